@@ -16,8 +16,11 @@ from tests.corpus import corpus_dir
 
 from clusterspace.builtins.defaults.apply import apply_defaults
 from clusterspace.builtins.normal_form import is_built_in, normalize
-from clusterspace.builtins.strategies.creation import Creation
-from clusterspace.builtins.strategies.prepare import prepare_for_create, prepare_for_update
+from clusterspace.builtins.strategies import (
+    Creation,
+    prepare_for_create,
+    prepare_for_update,
+)
 from clusterspace.builtins.validation.validate import validate_create, validate_update
 from clusterspace.errors import MalformedObject
 from clusterspace.kube.objects import with_metadata

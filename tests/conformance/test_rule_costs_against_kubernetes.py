@@ -7,7 +7,7 @@ import pytest
 from tests.conformance.real_kubernetes import running_kubernetes
 from tests.conformance.test_builtin_answers import RealServer
 
-from clusterspace.builtins.definitions.checks import check_schema
+from clusterspace.builtins.validation.definitions import check_schema
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All"
 PLACE = "spec.validation.openAPIV3Schema"

@@ -18,7 +18,7 @@ NOT_OURS: Final = (
 KINDS: Final = {
     "clusterspace.builtins.definitions": "CustomResourceDefinition",
     "clusterspace.apis.interpreter.reports": "Job (a template on the hub)",
-    "clusterspace.builtins.strategies.creation": "Pod and APIService",
+    "clusterspace.builtins.strategies": "Pod and APIService",
     "clusterspace.fleet.execution.contents": "Cluster",
     "clusterspace.fleet.execution.prune": "Cluster",
     "clusterspace.fleet.execution.report": "Work",
@@ -48,7 +48,7 @@ INDIRECT: Final[Indirect] = {
     ("clusterspace.apis.interpreter.reports", "condition_type"): (),
     ("clusterspace.apis.interpreter.reports", "reason"): (),
     ("clusterspace.apiserver.flow_control", "reason"): ("Found", "NotFound"),
-    ("clusterspace.builtins.definitions.acceptance", "reason"): (
+    ("clusterspace.builtins.definitions", "reason"): (
         "PluralConflict",
         "SingularConflict",
         "ShortNamesConflict",

@@ -9,19 +9,22 @@ from clusterspace.apiserver.forms import Form
 from clusterspace.builtins import normal_form
 from clusterspace.builtins.conversions import Conversion, conversion_between
 from clusterspace.builtins.defaults.apply import apply_defaults
-from clusterspace.builtins.definitions.acceptance import mark_definition_deleted
-from clusterspace.builtins.definitions.checks import validate_definition, validate_definition_update
+from clusterspace.builtins.definitions import mark_definition_deleted
 from clusterspace.builtins.printers.cells import Cell, PrintedColumn, Printer
 from clusterspace.builtins.printers.registry import printer_for
 from clusterspace.builtins.resource_model import NAME, NAMESPACE, BuiltinResource
 from clusterspace.builtins.resources import all_resources, optional_resources
 from clusterspace.builtins.schemas import schema_for
-from clusterspace.builtins.strategies.creation import Creation
-from clusterspace.builtins.strategies.prepare import (
+from clusterspace.builtins.strategies import (
+    Creation,
     prepare_for_create,
     prepare_for_status_update,
     prepare_for_update,
     strategy_for,
+)
+from clusterspace.builtins.validation.definitions import (
+    validate_definition,
+    validate_definition_update,
 )
 from clusterspace.builtins.validation.metadata import check_metadata, check_metadata_update
 from clusterspace.builtins.validation.validate import validate_create, validate_update

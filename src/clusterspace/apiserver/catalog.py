@@ -14,7 +14,7 @@ from clusterspace.apiserver.forms import Form
 from clusterspace.apiserver.store.interface import KeyValue
 from clusterspace.builtins.printers.cells import Printer
 from clusterspace.builtins.resources import group_order
-from clusterspace.builtins.strategies.creation import Creation
+from clusterspace.builtins.strategies import Creation
 from clusterspace.errors import Cause
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import GroupResource, GroupVersionResource, ResourceInfo

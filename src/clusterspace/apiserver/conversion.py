@@ -29,7 +29,7 @@ from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.encoded_objects import EncodedObjects
 from clusterspace.apiserver.store.interface import KeyValue
-from clusterspace.builtins.definitions.reading import Definition
+from clusterspace.builtins.definitions import Definition
 from clusterspace.client.connection import Connection
 from clusterspace.client.endpoints import AddressRules
 from clusterspace.client.requests import ApiRequest

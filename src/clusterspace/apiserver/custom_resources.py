@@ -10,10 +10,10 @@ from clusterspace.apiserver.catalog import METADATA_FIELDS, Reading, ScalePaths,
 from clusterspace.apiserver.conversion import ConversionWebhook, Webhooks
 from clusterspace.apiserver.forms import Form
 from clusterspace.builtins.conversions import Conversion
-from clusterspace.builtins.definitions.reading import DefinedVersion, Definition
+from clusterspace.builtins.definitions import DefinedVersion, Definition
 from clusterspace.builtins.normal_form import read_metadata
 from clusterspace.builtins.printers.registry import find_fleet_printer, printer_of
-from clusterspace.builtins.strategies.creation import Creation
+from clusterspace.builtins.strategies import Creation
 from clusterspace.builtins.validation.metadata import check_metadata, check_metadata_update
 from clusterspace.errors import BadRequest, Cause, MalformedObject, MethodNotAllowed
 from clusterspace.kube import causes

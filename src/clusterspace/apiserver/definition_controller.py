@@ -29,15 +29,16 @@ from clusterspace.apiserver.writing import (
     write_new,
     write_of,
 )
-from clusterspace.builtins.definitions import reading
-from clusterspace.builtins.definitions.acceptance import (
+from clusterspace.builtins import definitions
+from clusterspace.builtins.definitions import (
     DELETED,
     DELETING,
+    Definition,
     plan_status,
+    read_definition,
     released,
     with_condition,
 )
-from clusterspace.builtins.definitions.reading import Definition, read_definition
 from clusterspace.builtins.normal_form import empty_status
 from clusterspace.errors import (
     AlreadyExists,
@@ -148,7 +149,7 @@ class CustomResourceController:
 
     @property
     def _served(self) -> Served:
-        return self._hub.catalog.get_storage(reading.GROUP, reading.PLURAL)
+        return self._hub.catalog.get_storage(definitions.GROUP, definitions.PLURAL)
 
     async def _stored(self) -> list[Object]:
         """Return the definitions, oldest first: who came first has the names."""
@@ -283,7 +284,7 @@ class CustomResourceController:
         for crd_object in settled:
             definition = read_definition(crd_object)
             finalizers = metadata_of(crd_object).get("finalizers") or ()
-            if definition.is_ending and reading.FINALIZER in finalizers:
+            if definition.is_ending and definitions.FINALIZER in finalizers:
                 waits = not await self._end_one(definition) or waits
         return waits
 

@@ -16,7 +16,7 @@ from clusterspace.apiserver.identity.following import (
 )
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.writing import edit_own
-from clusterspace.builtins.strategies.creation import PROTECTION
+from clusterspace.builtins.strategies import PROTECTION
 from clusterspace.kube.objects import (
     Object,
     find_at,

@@ -21,7 +21,7 @@ from clusterspace.apiserver.http.users import AUTHENTICATED, MASTERS, User
 from clusterspace.apiserver.options import DeleteOptions, WriteOptions
 from clusterspace.apiserver.state import Admission, Author, HubState, Operation
 from clusterspace.apiserver.store.interface import ABSENT, KeyValue
-from clusterspace.builtins.strategies.creation import Creation
+from clusterspace.builtins.strategies import Creation
 from clusterspace.errors import Conflict, RevisionMismatch
 from clusterspace.kube import statuses
 from clusterspace.kube.managed_fields.managers import Write, track_update

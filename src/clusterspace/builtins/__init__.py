@@ -7,10 +7,9 @@ wire_types.py        the types of fields as they are written, and their normal v
 normal_form.py       the JSON that comes back for the JSON that was sent
 conversions.py       kinds that are served in two shapes and stored in one
 defaults/            what users may leave out
-strategies/          what creation and update make of an object besides
+strategies.py        what creation and update make of an object besides
 validation/          what is wrong with an object, in Kubernetes' words
-webhook_configs.py   where a webhook is said to be
-definitions/         CustomResourceDefinitions: read, checked, accepted
+definitions.py       CustomResourceDefinitions: read, and what becomes of them
 printers/            the columns of `kubectl get`
 resource_lists.py    what the containers of a pod request and may use, taken together
 quota_usage.py       what an object takes up of a ResourceQuota, and what it must state

@@ -32,9 +32,17 @@ from clusterspace.kube.times import format_micro_time
 from clusterspace.sim.api import Key, key_of
 from clusterspace.sim.pods import containers_of
 from clusterspace.sim.shell.commands import COMMANDS
-from clusterspace.sim.shell.files import DEFAULT_LIMIT, FileSystem
 from clusterspace.sim.shell.interpreter import BUILTINS, SHELLS, parse, run_program
-from clusterspace.sim.shell.processes import Buffer, Input, LineEditor, Output, Process, for_screen
+from clusterspace.sim.shell.processes import (
+    DEFAULT_LIMIT,
+    Buffer,
+    FileSystem,
+    Input,
+    LineEditor,
+    Output,
+    Process,
+    for_screen,
+)
 from clusterspace.sim.streams.remote_commands import StreamOptions, Terminal
 
 _log = structlog.get_logger(__name__)

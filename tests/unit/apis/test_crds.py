@@ -6,10 +6,10 @@ import pytest
 from clusterspace.apis.crds import definition, definitions
 from clusterspace.apiserver.admission.unenforced import UNATTENDED
 from clusterspace.apiserver.custom_resources import resource_of
-from clusterspace.builtins.definitions.checks import validate_definition
-from clusterspace.builtins.definitions.reading import read_definition
+from clusterspace.builtins.definitions import read_definition
 from clusterspace.builtins.resources import all_resources
-from clusterspace.builtins.strategies.creation import with_stored_version
+from clusterspace.builtins.strategies import with_stored_version
+from clusterspace.builtins.validation.definitions import validate_definition
 from clusterspace.kube.objects import name_of
 from clusterspace.kube.schemas.model import Schema
 from clusterspace.kube.schemas.pruning import prune

@@ -5,8 +5,8 @@ from tests.corpus import load_scenario
 from tests.unit.kube.cel.recordings import recorded
 
 from clusterspace.apiserver.custom_resources import CustomRules, resource_of
-from clusterspace.builtins.definitions.reading import read_definition
-from clusterspace.builtins.strategies.creation import Creation
+from clusterspace.builtins.definitions import read_definition
+from clusterspace.builtins.strategies import Creation
 from clusterspace.errors import BadRequest, MethodNotAllowed
 from clusterspace.kube import statuses
 from clusterspace.kube.resources import GroupKind, GroupVersionKind

@@ -9,8 +9,11 @@ from tests.admitted import admitted
 from clusterspace.builtins import wire_types
 from clusterspace.builtins.defaults.apply import apply_defaults
 from clusterspace.builtins.normal_form import normalize
-from clusterspace.builtins.strategies.creation import Creation
-from clusterspace.builtins.strategies.prepare import prepare_for_create, prepare_for_update
+from clusterspace.builtins.strategies import (
+    Creation,
+    prepare_for_create,
+    prepare_for_update,
+)
 from clusterspace.builtins.validation.validate import validate_create, validate_update
 from clusterspace.builtins.wire_types import ListOf, MapOf, PointerTo, Scalar, StructRef, WireType
 from clusterspace.errors import ApiError

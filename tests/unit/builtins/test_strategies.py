@@ -5,8 +5,8 @@ from tests.admitted import admitted
 
 from clusterspace.builtins.defaults.apply import apply_defaults
 from clusterspace.builtins.normal_form import normalize
-from clusterspace.builtins.strategies.creation import Creation
-from clusterspace.builtins.strategies.prepare import (
+from clusterspace.builtins.strategies import (
+    Creation,
     prepare_for_create,
     prepare_for_status_update,
     prepare_for_update,

@@ -4,8 +4,11 @@ import pytest
 
 from clusterspace.builtins.defaults.apply import apply_defaults
 from clusterspace.builtins.normal_form import normalize
-from clusterspace.builtins.strategies.creation import Creation
-from clusterspace.builtins.strategies.prepare import prepare_for_create, prepare_for_update
+from clusterspace.builtins.strategies import (
+    Creation,
+    prepare_for_create,
+    prepare_for_update,
+)
 from clusterspace.builtins.validation.validate import validate_create, validate_update
 from clusterspace.kube.resources import GroupVersionKind
 

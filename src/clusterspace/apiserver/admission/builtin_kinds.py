@@ -15,7 +15,7 @@ from clusterspace.apiserver.identity.certificates.requests import (
 )
 from clusterspace.apiserver.identity.following import find_object, list_objects
 from clusterspace.apiserver.state import Admission, HubState, Plugin
-from clusterspace.builtins.strategies.creation import with_not_ready_taint, with_protection
+from clusterspace.builtins.strategies import with_not_ready_taint, with_protection
 from clusterspace.errors import Cause
 from clusterspace.kube import causes, statuses
 from clusterspace.kube.objects import (

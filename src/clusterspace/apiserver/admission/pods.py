@@ -13,7 +13,7 @@ from clusterspace.apiserver import forms
 from clusterspace.apiserver.identity.following import find_object
 from clusterspace.apiserver.state import Admission, HubState, Plugin
 from clusterspace.builtins.resource_lists import are_equal_amounts
-from clusterspace.builtins.strategies.creation import (
+from clusterspace.builtins.strategies import (
     SYSTEM_PRIORITIES,
     with_default_tolerations,
 )

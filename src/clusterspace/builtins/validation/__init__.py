@@ -15,5 +15,6 @@ storage      volumes, storage classes, CSI
 core         ConfigMaps, Secrets, Events, Leases, nodes, quotas, limits, priorities
 access       RBAC and certificate requests
 admission    webhook configurations, admission policies and their bindings
-extension    flow control, API services
+extension    flow control, API services; where a webhook is said to be
+definitions  CustomResourceDefinitions, whole and version by version
 """

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from clusterspace.builtins.validation.extension import check_client_config
 from clusterspace.builtins.validation.formats import qualified_domain_problems
 from clusterspace.builtins.validation.metadata import selector
 from clusterspace.builtins.validation.rules import (
@@ -21,7 +22,6 @@ from clusterspace.builtins.validation.rules import (
     supported,
     texts_in,
 )
-from clusterspace.builtins.webhook_configs import check_client_config
 from clusterspace.errors import Cause
 from clusterspace.kube import causes
 from clusterspace.kube.cel.parser import RESERVED

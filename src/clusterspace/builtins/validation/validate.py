@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, TypeAlias
 
-from clusterspace.builtins.definitions.checks import validate_definition, validate_definition_update
 from clusterspace.builtins.validation import (
     access,
     admission,
@@ -19,6 +18,10 @@ from clusterspace.builtins.validation import (
     pods,
     storage,
     workloads,
+)
+from clusterspace.builtins.validation.definitions import (
+    validate_definition,
+    validate_definition_update,
 )
 from clusterspace.builtins.validation.metadata import (
     check_metadata,

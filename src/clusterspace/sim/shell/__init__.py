@@ -1,7 +1,7 @@
 """A shell of the simulation's own: a tiny language on files that exist only in memory.
 
-files.py        the files of one container, with a limit on their size
-processes.py    what a running command has: arguments, environment, files, its three streams
+processes.py    what a running command has: arguments, environment, its three streams, and the
+                files of its container, with a limit on their size
 commands.py     the table of commands: echo, cat, ls, tar and the like; a new one is a row there
 interpreter.py  reads command lines and runs them, from a text or from a person
 

@@ -13,8 +13,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from clusterspace.errors import CommandRefused
-from clusterspace.sim.shell.files import FileSystem, resolve
-from clusterspace.sim.shell.processes import Command, Process
+from clusterspace.sim.shell.processes import Command, FileSystem, Process, resolve
 
 _ESCAPES: Final = (("\\n", "\n"), ("\\t", "\t"), ("\\r", "\r"), ("\\\\", "\\"))
 _PIECE: Final = 64 * 1024

@@ -10,14 +10,15 @@ from clusterspace.kube.objects import Object, name_of, namespace_of
 from clusterspace.sim.pods import containers_of
 from clusterspace.sim.streams.spdy import SpdySession, SpdyStream
 from clusterspace.sim.streams.upgrades import (
+    NORMAL,
     PORT_FORWARD,
     TUNNELLED,
     UNNAMED,
     V4,
     BytePipe,
+    WebSocket,
     upgrade,
 )
-from clusterspace.sim.streams.websockets import NORMAL, WebSocket
 
 _BUFFERED_PIECES: Final = 16
 _MAX_PORT: Final = 65535

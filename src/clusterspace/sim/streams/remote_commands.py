@@ -13,8 +13,7 @@ from clusterspace.apiserver.http.request_info import Query
 from clusterspace.errors import StreamBroken
 from clusterspace.kube.objects import Object
 from clusterspace.sim.streams.spdy import SpdySession, SpdyStream
-from clusterspace.sim.streams.upgrades import UNNAMED, V4, V5, upgrade
-from clusterspace.sim.streams.websockets import NORMAL, WebSocket
+from clusterspace.sim.streams.upgrades import NORMAL, UNNAMED, V4, V5, WebSocket, upgrade
 
 _STDIN, _STDOUT, _STDERR, _ERROR = range(4)
 _CLOSE_SIGNAL: Final = 255

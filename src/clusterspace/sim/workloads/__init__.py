@@ -4,8 +4,8 @@
 
 controller.py     which workloads a change concerns, and what each decides upon
 plans.py          pods of a template; ControllerRevisions
-replica_sets.py   as many pods as asked for: ReplicaSets and ReplicationControllers
-deployments.py    one ReplicaSet per template, and the moves between them
+deployments.py    as many pods as asked for: ReplicaSets and ReplicationControllers; Deployments:
+                  one ReplicaSet per template, and the moves between them
 stateful_sets.py  pods with names that stay, one after the other, and their claims
 daemon_sets.py    one pod on every node that takes it
 jobs.py           pods that end, and what their ends add up to

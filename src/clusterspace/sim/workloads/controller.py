@@ -34,7 +34,7 @@ from clusterspace.sim.api import (
 from clusterspace.sim.plans import Claimed, Plan, claim
 from clusterspace.sim.pods import is_finished
 from clusterspace.sim.workloads.daemon_sets import plan_daemon_set
-from clusterspace.sim.workloads.deployments import plan_deployment
+from clusterspace.sim.workloads.deployments import plan_deployment, plan_replica_set
 from clusterspace.sim.workloads.job_failures import is_failed
 from clusterspace.sim.workloads.jobs import (
     TRACKING,
@@ -43,7 +43,6 @@ from clusterspace.sim.workloads.jobs import (
     plan_job,
     without_tracking,
 )
-from clusterspace.sim.workloads.replica_sets import plan_replica_set
 from clusterspace.sim.workloads.stateful_sets import ordinal_of, plan_stateful_set
 
 _OWNERS: Final[dict[str, tuple[Kind, ...]]] = {

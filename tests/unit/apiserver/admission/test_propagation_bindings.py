@@ -10,7 +10,7 @@ from clusterspace.apiserver.admission.propagation import BindingRules
 from clusterspace.apiserver.custom_resources import resource_of
 from clusterspace.apiserver.http.users import ANONYMOUS
 from clusterspace.apiserver.state import Admission
-from clusterspace.builtins.definitions.reading import read_definition
+from clusterspace.builtins.definitions import read_definition
 from clusterspace.errors import Invalid
 from clusterspace.kube.objects import Object, with_metadata, with_value
 

@@ -13,7 +13,7 @@ from clusterspace.apiserver.admission.propagation import PolicyRules
 from clusterspace.apiserver.custom_resources import resource_of
 from clusterspace.apiserver.http.users import ANONYMOUS
 from clusterspace.apiserver.state import Admission
-from clusterspace.builtins.definitions.reading import read_definition
+from clusterspace.builtins.definitions import read_definition
 from clusterspace.errors import Invalid
 from clusterspace.kube.objects import Object, find_at, metadata_of, with_metadata, with_value
 

@@ -2,7 +2,7 @@ from typing import Any
 
 from tests.corpus import load_scenario
 
-from clusterspace.builtins.definitions.acceptance import (
+from clusterspace.builtins.definitions import (
     mark_definition_deleted,
     plan_status,
     released,

@@ -2,12 +2,12 @@ from typing import Any
 
 import pytest
 
-from clusterspace.builtins.definitions.checks import (
+from clusterspace.builtins.strategies import with_stored_version
+from clusterspace.builtins.validation.definitions import (
     check_schema,
     validate_definition,
     validate_definition_update,
 )
-from clusterspace.builtins.strategies.creation import with_stored_version
 
 SCHEMA = {"openAPIV3Schema": {"type": "object"}}
 VERSION = {"name": "v1", "served": True, "storage": True, "schema": SCHEMA}

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from clusterspace.sim.shell.files import FileSystem
 from clusterspace.sim.shell.interpreter import run_program
-from clusterspace.sim.shell.processes import Buffer, Process
+from clusterspace.sim.shell.processes import Buffer, FileSystem, Process
 from clusterspace.testing.clocks import ManualClock
 
 NOW = 1_700_000_000.0

@@ -6,7 +6,7 @@ import tarfile
 from tests.unit.sim.shell.shells import NOW, Shell
 
 from clusterspace.sim.shell.commands import pack
-from clusterspace.sim.shell.files import FileSystem
+from clusterspace.sim.shell.processes import FileSystem
 
 
 def archive(**files: bytes) -> bytes:

@@ -5,7 +5,7 @@ import os
 import pytest
 from tests.unit.sim.shell.shells import Shell
 
-from clusterspace.sim.shell.files import FileSystem
+from clusterspace.sim.shell.processes import FileSystem
 
 
 @pytest.mark.parametrize(

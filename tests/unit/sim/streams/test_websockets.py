@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterspace.errors import StreamBroken
-from clusterspace.sim.streams.upgrades import accept_key
-from clusterspace.sim.streams.websockets import Opcode, WebSocket, encode_frame, unmask
+from clusterspace.sim.streams.upgrades import Opcode, WebSocket, accept_key, encode_frame, unmask
 
 MASK = b"\x37\xfa\x21\x3d"
 

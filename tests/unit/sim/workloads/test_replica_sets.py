@@ -6,7 +6,7 @@ from tests.unit.sim.workload_objects import pod, workload
 
 from clusterspace.kube.objects import Object, name_of, with_metadata
 from clusterspace.sim import pods
-from clusterspace.sim.workloads.replica_sets import plan_replica_set
+from clusterspace.sim.workloads.deployments import plan_replica_set
 
 NOW = 1_700_000_000.0
 

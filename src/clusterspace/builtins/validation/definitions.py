@@ -9,8 +9,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from clusterspace.builtins.definitions.reading import ESTABLISHED
-from clusterspace.builtins.webhook_configs import check_client_config
+from clusterspace.builtins.definitions import ESTABLISHED
+from clusterspace.builtins.validation.extension import check_client_config
 from clusterspace.errors import Cause, MalformedPath, MalformedSchema
 from clusterspace.kube import causes
 from clusterspace.kube.cel.rules import check_rule_definitions
