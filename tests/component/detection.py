@@ -17,8 +17,7 @@ from clusterspace.client.resources import Client, ClusterClient, ListOptions
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, Informer
 from clusterspace.fleet.propagation.dependencies import DependencyDistributor
-from clusterspace.fleet.propagation.detector import Detector
-from clusterspace.fleet.propagation.policies import PolicyLifecycle
+from clusterspace.fleet.propagation.detector import Detector, PolicyLifecycle
 from clusterspace.fleet.propagation.templates import TemplateInformers
 from clusterspace.kube.objects import resource_version_of
 from clusterspace.kube.resources import GroupVersionResource

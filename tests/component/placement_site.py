@@ -25,10 +25,9 @@ from clusterspace.controllers.informers import HubCaches
 from clusterspace.errors import ClusterUnreachable, Conflict
 from clusterspace.fleet.execution.controller import Execution
 from clusterspace.fleet.propagation.dependencies import DependencyDistributor
-from clusterspace.fleet.propagation.detector import Detector
+from clusterspace.fleet.propagation.detector import Detector, PolicyLifecycle
 from clusterspace.fleet.propagation.namespaces import NamespaceWorks
 from clusterspace.fleet.propagation.placements.controller import PlacementController
-from clusterspace.fleet.propagation.policies import PolicyLifecycle
 from clusterspace.fleet.propagation.scheduler.controller import Scheduler
 from clusterspace.fleet.propagation.statuses import BindingStatuses
 from clusterspace.fleet.propagation.works.controller import BindingWorks

@@ -9,7 +9,7 @@ import pytest_asyncio
 from tests.component.hub_wire import CONFIG_MAPS, HubClient, config_map, hub_here
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.apis.fencing import CHECKED_HEADER, LEADER_HEADER
+from clusterspace.apis.identities import CHECKED_HEADER, LEADER_HEADER
 from clusterspace.client.connection import Connection
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, DeleteOptions

@@ -24,7 +24,7 @@ from clusterspace.apis.clusters import CLUSTERS, taints_of
 from clusterspace.apis.policies import CLUSTER_PROPAGATION_POLICIES
 from clusterspace.apis.works import RESOURCE_BINDINGS
 from clusterspace.client.requests import ResourcePath
-from clusterspace.fleet.membership.taints import CORDON
+from clusterspace.fleet.membership.controller import CORDON
 from clusterspace.fleet.propagation.statuses import FULLY_APPLIED
 from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import Object, find_at, is_being_deleted, name_of, with_value

@@ -7,7 +7,7 @@ import pytest_asyncio
 from tests.component.invited_members import Invited, placed, work_for
 
 from clusterspace.errors import Invalid
-from clusterspace.fleet.membership.taints import CORDON, TaintEdit, edited_taints, with_taints
+from clusterspace.fleet.membership.controller import CORDON, TaintEdit, edited_taints, with_taints
 from clusterspace.kube.objects import Object, find_at, labels_of, with_metadata, with_value
 from clusterspace.testing.stage import running_fleet
 from clusterspace.testing.steps import until

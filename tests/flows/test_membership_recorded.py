@@ -11,7 +11,7 @@ from tests.corpus import load_scenario
 
 from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.membership import manifests
-from clusterspace.fleet.membership.taints import CORDON
+from clusterspace.fleet.membership.controller import CORDON
 from clusterspace.kube.objects import Object, annotations_of, find_at, labels_of, name_of
 from clusterspace.testing.stage import Fleet, Side, running_fleet
 from clusterspace.testing.steps import until

@@ -2,8 +2,8 @@
 
 crds/                their CustomResourceDefinitions, a YAML file each
 clusters.py, member_clusters.py  a cluster and whose its credentials are; the declarative way in
-fencing.py           which leadership a write belongs to, and that a hub can tell
-identities.py        how agents and the components of the control plane are named at the hub
+identities.py        how agents and the components of the control plane are named at the hub, and
+                     which leadership a write of theirs belongs to
 policies.py          policies: which objects they mean, what the hub adds and refuses
 overrides.py         override policies: what no override may change, what the hub refuses
 fleet_placements.py  ClusterResourcePlacements: names, states, what the hub adds and refuses

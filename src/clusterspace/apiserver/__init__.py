@@ -6,11 +6,11 @@ state.py          what verbs work on: store, catalog, feeds, admission, sources 
 catalog.py        what is served: a resource with its rules, form and printer
 options.py        query parameters and DeleteOptions, read and checked once; what selectors select
 verbs/            what a request may ask of a resource
-writing.py        new, changed and deleted objects into the store, for verbs and our own controllers
-fencing.py        writes of a leader that leads no longer, refused as they are stored
+writing.py        new, changed and deleted objects into the store, for verbs and our controllers;
+                  writes of a leader that leads no longer, refused as they are stored
 admission/        the hub's own say in what is written
-forms.py          the stored form of objects, their keys, and answers spliced from it
-encoded_objects.py  stored objects as protobuf, encoded once
+forms.py          the stored form of objects, their keys, and answers spliced from it; or encoded
+                  once, as protobuf
 feeds.py          one subscription to the store per resource, many watchers
 builtin_resources.py      built-in resources and the rules of their kinds
 conversion.py     objects of custom resources between versions, by a webhook

@@ -6,7 +6,6 @@ from typing import Final
 from clusterspace import __version__
 from clusterspace.apiserver.catalog import Catalog, Served
 from clusterspace.apiserver.discovery import Discovery
-from clusterspace.apiserver.fencing import fenced
 from clusterspace.apiserver.health import PATHS, Health
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler, headers_for
 from clusterspace.apiserver.http.guards import Authorizer, refusal
@@ -32,6 +31,7 @@ from clusterspace.apiserver.verbs.subresources import (
 )
 from clusterspace.apiserver.verbs.watch import watch
 from clusterspace.apiserver.verbs.write import create, delete, delete_collection, patch, update
+from clusterspace.apiserver.writing import fenced
 from clusterspace.kube import statuses
 from clusterspace.kube.protobuf.messages import find_kind
 from clusterspace.kube.resources import GroupVersion

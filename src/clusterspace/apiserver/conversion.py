@@ -27,7 +27,7 @@ import msgspec
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
-from clusterspace.apiserver.encoded_objects import EncodedObjects
+from clusterspace.apiserver.forms import EncodedObjects
 from clusterspace.apiserver.store.interface import KeyValue
 from clusterspace.builtins.definitions import Definition
 from clusterspace.client.connection import Connection

@@ -20,8 +20,8 @@ from clusterspace.aio.clocks import Clock
 from clusterspace.aio.lanes import Run, at_once
 from clusterspace.apiserver.catalog import Catalog, Served
 from clusterspace.apiserver.conversion import Webhooks
-from clusterspace.apiserver.encoded_objects import EncodedObjects
 from clusterspace.apiserver.feeds import Feeds
+from clusterspace.apiserver.forms import EncodedObjects
 from clusterspace.apiserver.http.users import User
 from clusterspace.apiserver.options import DeleteOptions, WriteOptions
 from clusterspace.apiserver.store.interface import Store

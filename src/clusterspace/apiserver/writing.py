@@ -7,16 +7,18 @@ holds (a finalizer, dependents in the foreground, a grace period) marks it; it g
 hold is taken away.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias, cast
 
 from clusterspace.aio.lanes import Run, at_once
+from clusterspace.apis.identities import CHECKED_HEADER, LEADER_HEADER, Leadership, read_leadership
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
-from clusterspace.apiserver.fencing import require_leadership
-from clusterspace.apiserver.http.context import off_loop_if_large
+from clusterspace.apiserver.http.context import RequestContext, off_loop_if_large
 from clusterspace.apiserver.http.users import AUTHENTICATED, MASTERS, User
 from clusterspace.apiserver.options import DeleteOptions, WriteOptions
 from clusterspace.apiserver.state import Admission, Author, HubState, Operation
@@ -368,3 +370,46 @@ def _grace(served: Served, old: Object, options: DeleteOptions) -> int:
         return max(0, options.grace_seconds)
     seconds = find_at(old, "spec", "terminationGracePeriodSeconds")
     return _DEFAULT_POD_GRACE if seconds is None else int(seconds)
+
+
+# -- writes of a leader that leads no longer -------------------------------------------------------
+#
+# The header (apis/identities.py) is read when a request begins, and held against the Lease when all
+# else is done and its object goes to the store: reading a body, admission and a turn for a large
+# object may take long, and the Lease may change hands meanwhile.
+
+_LEASES: Final = ("coordination.k8s.io", "v1", "leases")
+_SAFE: Final = frozenset({"get", "list", "watch"})
+
+_leadership: Final[ContextVar[Leadership | None]] = ContextVar("leadership", default=None)
+
+
+@contextmanager
+def fenced(context: RequestContext) -> Generator[None]:
+    """Tie the writes of one request to the leadership it names, if it names one."""
+    header = context.header(LEADER_HEADER.lower())
+    if not header or context.info.verb in _SAFE:
+        yield
+        return
+    leadership = read_leadership(header)
+    context.answer_headers = [(CHECKED_HEADER, str(leadership.epoch))]
+    token = _leadership.set(leadership)
+    try:
+        yield
+    finally:
+        _leadership.reset(token)
+
+
+async def require_leadership(hub: HubState) -> None:
+    """Refuse to store what a deposed leader sent; to be called right before the store is."""
+    leadership = _leadership.get()
+    if leadership is None:
+        return
+    served = hub.catalog.find(*_LEASES)
+    entry = served and await hub.store.get(served.key(leadership.namespace, leadership.name))
+    lease = None if served is None or not entry else forms.decode_stored(entry, served.form)
+    if not leadership.holds(lease):
+        raise Conflict(
+            f"the lease {leadership.namespace}/{leadership.name} has changed hands since epoch"
+            f" {leadership.epoch}: whoever sent this leads no longer"
+        )

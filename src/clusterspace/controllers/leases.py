@@ -21,7 +21,7 @@ import structlog
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.aio.waiting import Waiting
-from clusterspace.apis.fencing import CHECKED_HEADER, LEADER_HEADER, Leadership
+from clusterspace.apis.identities import CHECKED_HEADER, LEADER_HEADER, Leadership
 from clusterspace.client.requests import Headers, ResourcePath
 from clusterspace.client.resources import Client
 from clusterspace.errors import ApiError, ClusterError, LeadershipLost, NotLeading

@@ -36,10 +36,9 @@ from clusterspace.fleet.membership.member_clusters.controller import (
 )
 from clusterspace.fleet.membership.status import FREQUENCY_SECONDS, PushStatus, StatusSettings
 from clusterspace.fleet.propagation.dependencies import DependencyDistributor
-from clusterspace.fleet.propagation.detector import Detector
+from clusterspace.fleet.propagation.detector import Detector, PolicyLifecycle
 from clusterspace.fleet.propagation.namespaces import NamespaceWorks
 from clusterspace.fleet.propagation.placements.controller import PlacementController
-from clusterspace.fleet.propagation.policies import PolicyLifecycle
 from clusterspace.fleet.propagation.scheduler.controller import Scheduler
 from clusterspace.fleet.propagation.statuses import BindingStatuses
 from clusterspace.fleet.propagation.works.controller import BindingWorks

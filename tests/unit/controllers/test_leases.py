@@ -4,7 +4,7 @@ from random import Random
 import pytest
 from tests.unit.controllers.hub_in_memory import HubInMemory
 
-from clusterspace.apis.fencing import CHECKED_HEADER, LEADER_HEADER
+from clusterspace.apis.identities import CHECKED_HEADER, LEADER_HEADER
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import DeleteOptions
 from clusterspace.controllers.leases import (

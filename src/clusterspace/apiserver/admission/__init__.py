@@ -18,9 +18,8 @@ validating_policies.py  ValidatingAdmissionPolicy: expressions that a request mu
 mutating_policies.py  MutatingAdmissionPolicy: expressions that change what is written
 webhooks.py       programs elsewhere that change or refuse what is written
 policies.py       what policies share: bindings, parameters, conditions, the evaluation
-matching.py       which requests a policy or a webhook is about
+matching.py       policies and webhooks as the store has them now, and which requests they are about
 reviewed.py       a request as policies and webhooks see it
-configurations.py objects that steer admission, as the store has them now
 unenforced.py     warns of kinds and of fields of policies that are stored and not obeyed
 
 A rule is a subclass of apiserver.state.Plugin, with those of its three methods that it needs:

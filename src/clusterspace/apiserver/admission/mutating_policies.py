@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
 from clusterspace.apiserver.access.authorizer import HubAuthorizer
-from clusterspace.apiserver.admission.configurations import Followed
-from clusterspace.apiserver.admission.matching import concerns_no_policy
+from clusterspace.apiserver.admission.matching import Followed, concerns_no_policy
 from clusterspace.apiserver.admission.policies import (
     Binding,
     ConditionsFailed,

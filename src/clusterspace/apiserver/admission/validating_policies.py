@@ -12,8 +12,7 @@ import msgspec
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.access.authorizer import HubAuthorizer
-from clusterspace.apiserver.admission.configurations import GROUP, Followed
-from clusterspace.apiserver.admission.matching import concerns_no_policy
+from clusterspace.apiserver.admission.matching import GROUP, Followed, concerns_no_policy
 from clusterspace.apiserver.admission.policies import (
     Binding,
     ConditionsFailed,

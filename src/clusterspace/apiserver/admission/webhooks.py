@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from clusterspace.apiserver.access.authorizer import HubAuthorizer
-from clusterspace.apiserver.admission.configurations import Followed
 from clusterspace.apiserver.admission.matching import (
+    Followed,
     ResourceMatcher,
     concerns_no_webhook,
     named_refusal,

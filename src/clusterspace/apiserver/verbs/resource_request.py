@@ -6,8 +6,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
-from clusterspace.apiserver.encoded_objects import encode_entries
-from clusterspace.apiserver.forms import table_of
+from clusterspace.apiserver.forms import encode_entries, table_of
 from clusterspace.apiserver.http.bodies import Body, read_body
 from clusterspace.apiserver.http.context import RequestContext, headers_for
 from clusterspace.apiserver.http.messages import Response

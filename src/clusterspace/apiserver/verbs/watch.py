@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
-from clusterspace.apiserver.encoded_objects import EncodedObjects, encode_entry
 from clusterspace.apiserver.feeds import (
     JSON_FRAMING,
     PROTOBUF_FRAMING,
@@ -17,7 +16,7 @@ from clusterspace.apiserver.feeds import (
     Style,
     Watcher,
 )
-from clusterspace.apiserver.forms import table_of
+from clusterspace.apiserver.forms import EncodedObjects, encode_entry, table_of
 from clusterspace.apiserver.http.context import headers_for
 from clusterspace.apiserver.http.messages import Stream
 from clusterspace.apiserver.http.request_info import JSON, PROTOBUF, Representation

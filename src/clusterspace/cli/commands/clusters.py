@@ -23,7 +23,7 @@ from clusterspace.cli.running import run
 
 if TYPE_CHECKING:
     from clusterspace.client.resources import ClusterClient
-    from clusterspace.fleet.membership.taints import TaintEdit
+    from clusterspace.fleet.membership.controller import TaintEdit
 
 _REFRESH_SECONDS: Final = 2.0
 _WIDE_COLUMNS: Final = ("PROVIDER", "REGION", "ZONES", "ENDPOINT", "ID")
@@ -121,7 +121,7 @@ def cordon(*, name: str, hub: HubOptions) -> None:
     Examples:
       clusterspace cordon west
     """
-    from clusterspace.fleet.membership.taints import CORDON, TaintEdit
+    from clusterspace.fleet.membership.controller import CORDON, TaintEdit
 
     changed = _edit_taints(name, TaintEdit(added=(CORDON,)), hub)
     click.echo(f"{name} cluster {'cordoned' if changed else 'already cordoned'}")
@@ -137,7 +137,7 @@ def uncordon(*, name: str, hub: HubOptions) -> None:
     Examples:
       clusterspace uncordon west
     """
-    from clusterspace.fleet.membership.taints import CORDON, TaintEdit
+    from clusterspace.fleet.membership.controller import CORDON, TaintEdit
 
     changed = _edit_taints(name, TaintEdit(removed=(CORDON,)), hub)
     click.echo(f"{name} cluster {'uncordoned' if changed else 'already uncordoned'}")
@@ -156,7 +156,7 @@ def taint(*, name: str, taints: tuple[str, ...], hub: HubOptions) -> None:
       clusterspace taint west maintenance-
     """
     from clusterspace.errors import ClusterspaceError
-    from clusterspace.fleet.membership.taints import parse_edit
+    from clusterspace.fleet.membership.controller import parse_edit
 
     try:
         edit = parse_edit(taints)
@@ -173,8 +173,8 @@ def _edit_taints(name: str, edit: "TaintEdit", hub: HubOptions) -> bool:
     """Edit the taints of a Cluster; return whether that changed anything."""
     from clusterspace.apis.clusters import taints_of
     from clusterspace.controllers.commit import commit
+    from clusterspace.fleet.membership.controller import edited_taints, with_taints
     from clusterspace.fleet.membership.manifests import cluster_path
-    from clusterspace.fleet.membership.taints import edited_taints, with_taints
     from clusterspace.roots.clients import open_client
 
     async def work() -> bool:

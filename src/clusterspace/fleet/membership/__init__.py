@@ -10,12 +10,12 @@ Join:
     manifests.py      the objects on either side, as values: their names, their paths, their content
 
 Watch over:
-    controller.py     finalizer, execution namespace and taints of every Cluster, and its leave
+    controller.py     finalizer, execution namespace and taints of every Cluster, and its leave;
+                      not ready or unreachable to taints, and the taints people set
     status.py         one look at a member into Cluster.status, with how much room there is
     impersonation.py  lets users reach members whoever joined them, and says where they cannot
     health.py         probes a member, and believes a change only when it lasts
     leases.py         the heartbeat of Pull clusters; who falls silent is Unknown, unless it is us
-    taints.py         not ready or unreachable to taints; taints people set
     overview.py       Clusters as a table for people
 
 Leave:

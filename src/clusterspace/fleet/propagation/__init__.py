@@ -5,8 +5,8 @@
         └───── status ──────┴───────────── aggregated status ─────────────┘
 
 Controllers, each with the decisions it takes; a folder where those are many:
-    detector.py      Detector: template to policy to binding
-    policies.py      PolicyLifecycle: IDs and finalizers of policies, until nothing follows one
+    detector.py      Detector: template to policy to binding; PolicyLifecycle: IDs and finalizers of
+                     policies, until nothing follows one
     dependencies.py  DependencyDistributor: what a template needs, brought along
     scheduler/       Scheduler: binding to clusters: filter, score, select, divide
     works/           BindingWorks: binding to one Work per cluster, and away with stale ones

@@ -4,7 +4,7 @@ import pytest
 from tests.unit.fleet.membership.fleet_objects import cluster
 
 from clusterspace.errors import Malformed
-from clusterspace.fleet.membership.taints import (
+from clusterspace.fleet.membership.controller import (
     CORDON,
     Taint,
     TaintEdit,

@@ -5,7 +5,7 @@ from random import Random
 from tests.unit.fleet.propagation.policy_objects import config_maps, policy
 
 from clusterspace.apis import stamps
-from clusterspace.fleet.propagation.policies import marked
+from clusterspace.fleet.propagation.detector import marked
 from clusterspace.kube.objects import labels_of, metadata_of
 
 

@@ -27,7 +27,7 @@ from clusterspace.apis.member_clusters import (
 )
 from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.membership import manifests
-from clusterspace.fleet.membership.taints import with_taints
+from clusterspace.fleet.membership.controller import with_taints
 from clusterspace.kube.objects import Object, annotations_of, labels_of, name_of, with_metadata
 from clusterspace.kube.resources import GroupVersionResource
 
