@@ -26,7 +26,6 @@ from clusterspace.apiserver.http.guards import (
 )
 from clusterspace.apiserver.http.messages import Handler
 from clusterspace.apiserver.verbs.proxy import read_hub_info
-from clusterspace.fleet.gateway.callers import RECHECK_SECONDS
 from clusterspace.fleet.gateway.routes import read_fleet_info
 from clusterspace.roots.audit_logs import Auditing
 
@@ -103,4 +102,4 @@ def fleet_handler(
 def fleet_recheck(authenticator: Authenticator, authorizer: Authorizer, clock: Clock) -> Recheck:
     """Return the step that asks the hub again who reads long answers; its `run` must be kept."""
     guards = (Authenticate(authenticator), Impersonate(authorizer))
-    return Recheck(guards, clock, every_seconds=RECHECK_SECONDS)
+    return Recheck(guards, clock)

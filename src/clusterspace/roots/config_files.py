@@ -73,12 +73,18 @@ def load_issuers(file: Path | None) -> tuple[IssuerSettings, ...]:
     return () if file is None else read_document(file, read_issuers)
 
 
-def issuer_tasks(file: Path | None, issuers: OidcTokens, clock: Clock) -> Tasks:
-    """Return the task that takes other issuers when the file changes."""
+def issuer_tasks(
+    file: Path | None,
+    issuers: OidcTokens,
+    clock: Clock,
+    taken: Callable[[], None] = lambda: None,
+) -> Tasks:
+    """Return the task that takes other issuers when the file changes, and says so."""
     if file is None:
         return {}
 
     async def take() -> None:
         issuers.replace(load_issuers(file))
+        taken()
 
     return {"issuers": lambda: follow_file(file, clock, take, "issuers")}

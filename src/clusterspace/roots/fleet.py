@@ -25,6 +25,7 @@ from clusterspace.fleet.gateway.callers import (
 )
 from clusterspace.fleet.gateway.clusters import Directory, Lapses
 from clusterspace.fleet.gateway.fanout import Fleet
+from clusterspace.fleet.gateway.rights import HubRights
 from clusterspace.fleet.gateway.routes import HUB
 from clusterspace.fleet.membership.connections import user_settings
 from clusterspace.roots.audit_logs import open_audit
@@ -74,12 +75,15 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         fleet = build_fleet(settings, hub, directory, clock)
         documents = Documents(clock, seconds_each=settings.limits.document_seconds)
         audit = stack.enter_context(open_audit(settings, installation.audit_file, clock))
-        # With an authenticator of its own: a user remembered for a new request must not vouch for
-        # a stream that was opened long before.
-        recheck = fleet_recheck(FleetAuthenticator(hub, clock), fleet.reviews, clock)
+        rights = HubRights(hub)
+        # Open streams have an authenticator of their own: a user remembered for a new request must
+        # not vouch for a stream that was opened long before.
+        logins, open_logins = (FleetAuthenticator(hub, clock, rights.revoked) for _ in range(2))
+        rights.on_change(logins.forget, open_logins.forget, fleet.reviews.forget)
+        recheck = fleet_recheck(open_logins, fleet.reviews, clock)
         handler = fleet_handler(
             FleetApp(fleet, documents),
-            FleetAuthenticator(hub, clock),
+            logins,
             fleet.reviews,
             audit,
             clock,
@@ -92,10 +96,11 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
             "the hub",
             server=settings.hub.server,
         )
+        await answer_of(rights.load, clock, "the hub", server=settings.hub.server)
         server = api_server(handler, tls.context, settings, clock)
         tasks = await stack.enter_async_context(Supervisor(clock, report))
         keep_all(tasks, {**directory.tasks(), "open streams": recheck.run})
-        keep_all(tasks, {**tls.tasks(clock), **process_tasks(clock)})
+        keep_all(tasks, {**tls.tasks(clock), **rights.tasks(recheck), **process_tasks(clock)})
         await directory.wait_synced()
         await server.listen(settings.host, settings.port)
         url = server_url(settings.host, server.addresses[0][1])

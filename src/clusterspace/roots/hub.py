@@ -15,6 +15,7 @@ from clusterspace.aio.clocks import SystemClock
 from clusterspace.aio.tasks import Supervisor, keep_all, report
 from clusterspace.apis.clusters import SYSTEM_NAMESPACE
 from clusterspace.apiserver.access.authorizer import build_access
+from clusterspace.apiserver.access.changes import AccessChanges
 from clusterspace.apiserver.access.reviews import Reviews
 from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.definition_controller import CustomResourceController
@@ -82,6 +83,7 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         keys = Keys(authority.pair, installation.signing_key())
         issuers = OidcTokens(load_issuers(settings.authentication_file), clock)
         identity = Authentication(hub, keys, load_tokens(settings.token_auth_file), issuers)
+        await identity.revoked.load()
         members = open_connections(clock)
         stack.push_async_callback(members.close)
         proxy = ClusterProxy(members, partial(user_settings, rules), settings.identities)
@@ -107,9 +109,10 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         service = KubernetesService(hub, advertised_address(settings.host), port)
         keep_all(tasks, {"kubernetes service": service.run, "open streams": recheck.run})
         keep_all(tasks, {"roles in memory": access.role_cache.run, **process_tasks(clock)})
+        keep_all(tasks, {"changes of rights": AccessChanges(hub, recheck.changed).run})
         keep_all(tasks, {**identity.tasks(url), **tls.tasks(clock)})
         keep_all(tasks, encryption_tasks(settings.encryption_file, store, clock))
-        keep_all(tasks, issuer_tasks(settings.authentication_file, issuers, clock))
+        keep_all(tasks, issuer_tasks(settings.authentication_file, issuers, clock, recheck.changed))
         if unfinished is not None:
             tasks.spawn("bootstrap", unfinished)
 

@@ -86,6 +86,7 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
 
         keys = Keys(authority.pair, installation.signing_key())
         identity = Authentication(hub, keys, load_tokens(settings.token_auth_file))
+        await identity.revoked.load()
         mirror, containers = Mirror(), Containers(clock)
         programs = Programs(containers, clock)
         pods_by_node = PodsByNode(mirror)

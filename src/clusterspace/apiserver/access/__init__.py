@@ -3,6 +3,7 @@
 authorizer.py     the decision: agents, then administrators, then limits, then roles; no means no
 rbac.py           one rule of a role: what it allows, and whether rules somebody owns cover it
 grants.py         roles and bindings by who holds them, kept current from the store
+changes.py        hears of writes that may take rights away: open streams are asked about again
 agents.py         what the agent of a member cluster reaches, and nothing else
 components.py     what controllers and gateway may do, where a role cannot say it
 reviews.py        clients ask what somebody may do

@@ -23,6 +23,7 @@ from clusterspace.apiserver.access.rbac import (
     missing_atoms,
     read_rules,
 )
+from clusterspace.apiserver.http import revocations
 from clusterspace.apiserver.http.users import AUTHENTICATED, MASTERS, UNAUTHENTICATED
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.writing import create_own, edit_own, write_of
@@ -63,6 +64,7 @@ _EVENTS: Final = ("", "events.k8s.io")
 
 _CLUSTER_INFO: Final = "kubeadm:bootstrap-signer-clusterinfo"
 _CLIENT_AUTHORITY: Final = "extension-apiserver-authentication-reader"
+_REVOCATIONS: Final = "clusterspace:revoked-credentials-reader"
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +289,15 @@ COMPONENT_ROLES: Final = (
         _on(("impersonate",), "", "groups", "serviceaccounts", "users"),
         _on(("impersonate",), "authentication.k8s.io", EVERYTHING),  # uids and userextras/KEY
         _on(_READ, "", "secrets"),  # of members, in the one namespace that has them
+        # That rights have changed: what it remembers of them is then no longer so.
+        _on(("list", "watch"), RBAC_GROUP, "clusterrolebindings", "clusterroles", "rolebindings",
+            "roles"),
     )),
+    DefaultRole(
+        _REVOCATIONS,
+        (Rule(_READ, ("",), ("configmaps",), (revocations.NAME,)),),
+        namespace=revocations.NAMESPACE,
+    ),
     DefaultRole(CONTROLLERS_USER, (
         # Anything may be a template: it is found by watching, and claimed by a label.
         _on((*_READ, "patch"), EVERYTHING, EVERYTHING),
@@ -322,6 +332,7 @@ COMPONENT_BINDINGS: Final = (
     DefaultBinding(
         FLEET_USER, users=(FLEET_USER,), namespace="kube-system", role=_CLIENT_AUTHORITY
     ),
+    DefaultBinding(_REVOCATIONS, users=(FLEET_USER,), namespace=revocations.NAMESPACE),
     DefaultBinding(CONTROLLERS_USER, users=(CONTROLLERS_USER,)),
 )
 

@@ -14,6 +14,7 @@ audit_policy.py    kube-apiserver's audit policy: read, and which rule a request
 audit_events.py    the step that writes events by such a policy
 guards.py          the steps that say who asks and whether they may: authenticate, audit, authorize
 users.py           users, whom a certificate or a header names, who a user of the hub is at a member
+revocations.py     credentials that count no longer: the list of them, which hub and gateway read
 bodies.py          what clients send
 responses.py       the answer: our own, or what of another server's may go back
 relays.py          another cluster's answer, passed on as it is; shells, as bytes

@@ -54,6 +54,10 @@ _ACCOUNT: Final = f"{_SYSTEM}serviceaccount:"
 _ACCOUNT_GROUP: Final = f"{_SYSTEM}serviceaccounts"
 _EVERYBODY: Final = (AUTHENTICATED, UNAUTHENTICATED)
 
+BACKDATED_SECONDS: Final = 300.0
+"""Clocks differ a little between machines. So that a new certificate counts everywhere at once, it
+says that it begins this long before it was issued."""
+
 _MEMORY: Final = "certificate login"
 """Where a connection remembers whom its certificate names."""
 
@@ -78,6 +82,16 @@ class CertificateLogin:
     user: User
     starts: float
     ends: float
+    fingerprint: str = ""
+    """SHA-256 of the certificate, in hex."""
+    serial: int = 0
+    authority: str = ""
+    """Which key signed it, as the certificate itself says (RFC 5280, 4.2.1.1), in hex."""
+
+    @property
+    def issued(self) -> float:
+        """When it was issued, if it is one of ours."""
+        return self.starts + BACKDATED_SECONDS
 
 
 def read_login(certificate_der: bytes) -> CertificateLogin:
@@ -100,7 +114,23 @@ def read_login(certificate_der: bytes) -> CertificateLogin:
         user=User(names[0], (*groups, AUTHENTICATED), extra=extra),
         starts=certificate.not_valid_before_utc.timestamp(),
         ends=certificate.not_valid_after_utc.timestamp(),
+        fingerprint=digest,
+        serial=certificate.serial_number,
+        authority=_authority_of(certificate),
     )
+
+
+def _authority_of(certificate: x509.Certificate) -> str:
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier)
+    except (x509.ExtensionNotFound, ValueError):
+        return ""
+    return (found.value.key_identifier or b"").hex()
+
+
+def find_login(request: Request) -> CertificateLogin | None:
+    """Return the login that was read on a request's connection; None when none was."""
+    return request.connection_memory.get(_MEMORY)
 
 
 def login_of(request: Request, certificate_der: bytes, now: float) -> CertificateLogin:

@@ -6,6 +6,7 @@ service_account_tokens.py  service-account tokens: asked for (TokenRequest), sig
 service_accounts.py        `default` and `kube-root-ca.crt` in every namespace; Secrets with a token
 oidc.py                    tokens of issuers: their keys, their claims, whom they mean
 bootstrap_tokens.py        the first credential of a new cluster: read, checked, spent, removed
+revocations.py             credentials that were revoked, in memory for every request
 agents.py                  agents of clusters: their names, and whose certificates no longer count
 nodes.py                   who is a node, and for which accounts it may have tokens
 certificates/              certificate requests: judged, approved, signed

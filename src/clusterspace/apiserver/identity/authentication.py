@@ -9,7 +9,7 @@ from clusterspace.apiserver.http.guards import Authorizer
 from clusterspace.apiserver.http.messages import Request, Response
 from clusterspace.apiserver.http.users import ANONYMOUS, User, login_of
 from clusterspace.apiserver.identity.agents import Revocations, cluster_of_agent
-from clusterspace.apiserver.identity.authority import BACKDATED, KeyPair
+from clusterspace.apiserver.identity.authority import KeyPair
 from clusterspace.apiserver.identity.bearer_tokens import (
     API_AUDIENCE,
     BearerTokens,
@@ -27,6 +27,7 @@ from clusterspace.apiserver.identity.config_maps import (
     TokenTracking,
 )
 from clusterspace.apiserver.identity.oidc import OidcTokens
+from clusterspace.apiserver.identity.revocations import RevocationCache
 from clusterspace.apiserver.identity.service_account_tokens import (
     ServiceAccountTokens,
     SigningKey,
@@ -50,10 +51,13 @@ class HubAuthenticator:
     A credential that is given and wrong is refused, never passed over.
     """
 
-    def __init__(self, hub: HubState, tokens: BearerTokens, revocations: Revocations) -> None:
+    def __init__(
+        self, hub: HubState, tokens: BearerTokens, revoked: RevocationCache, agents: Revocations
+    ) -> None:
         self._hub = hub
         self._tokens = tokens
-        self._revocations = revocations
+        self._revoked = revoked
+        self._agents = agents
 
     async def authenticate(self, request: Request) -> User:
         """Return who asks; Unauthorized when the credential does not count."""
@@ -61,9 +65,10 @@ class HubAuthenticator:
             # Whose certificate it is does not change on a connection, and is read once. Whether
             # it still counts is asked with every request: it may have been revoked or have ended.
             login = login_of(request, request.peer_certificate, self._hub.clock.now())
+            if self._revoked.current.covers(login):
+                raise statuses.unauthorized()
             cluster = cluster_of_agent(login.user.name, login.user.groups)
-            issued = login.starts + BACKDATED.total_seconds()
-            if cluster and await self._revocations.covers(cluster, issued):
+            if cluster and await self._agents.covers(cluster, login.issued):
                 raise statuses.unauthorized()
             return login.user
         header = request.headers.get("authorization")
@@ -106,14 +111,17 @@ class Authentication:
         self._keys = keys
         self._accounts = ServiceAccountTokens(hub, keys.tokens)
         self._bootstrap = BootstrapTokens(hub)
-        self._revocations = Revocations(hub)
+        self._agents = Revocations(hub)
+        self.revoked = RevocationCache(hub)
+        """Whose credentials are refused; load it before the first request."""
         # Issuers last: theirs are the only tokens for which somebody else may have to be asked.
         kinds = (self._accounts, self._bootstrap, static_tokens)
-        self._bearers = BearerTokens((*kinds, *(() if issuers is None else (issuers,))))
+        kinds = (*kinds, *(() if issuers is None else (issuers,)))
+        self._bearers = BearerTokens(kinds, lambda user: self.revoked.current.denies(user))
 
     def authenticator(self) -> HubAuthenticator:
         """Return who finds out who asks."""
-        return HubAuthenticator(self._hub, self._bearers, self._revocations)
+        return HubAuthenticator(self._hub, self._bearers, self.revoked, self._agents)
 
     def verbs(self, authorizer: Authorizer) -> Verbs:
         """Return the verbs that issue and review credentials."""
@@ -143,5 +151,6 @@ class Authentication:
             "client authority": ClientAuthority(hub, authority).run,
             "token tracking": TokenTracking(hub).run,
             "cluster info": ClusterInfo(hub, server, authority).run,
-            "revocations": self._revocations.run,
+            "agents that left": self._agents.run,
+            "revocations": self.revoked.run,
         }

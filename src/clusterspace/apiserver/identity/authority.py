@@ -16,12 +16,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.apiserver.http.users import BACKDATED_SECONDS
 from clusterspace.errors import ClusterspaceError
 
 _log = structlog.get_logger(__name__)
 
-BACKDATED: Final = timedelta(minutes=5)
-"""Clocks differ a little between machines; a new certificate must count everywhere at once."""
+BACKDATED: Final = timedelta(seconds=BACKDATED_SECONDS)
 
 AUTHORITY_LIFE: Final = timedelta(days=3650)
 CERTIFICATE_LIFE: Final = timedelta(days=365)

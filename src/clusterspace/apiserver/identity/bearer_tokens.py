@@ -5,7 +5,7 @@
 
 import csv
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
@@ -53,8 +53,14 @@ class TokenAuthenticator(Protocol):
 class BearerTokens:
     """Every kind of bearer token, asked in order."""
 
-    def __init__(self, authenticators: Sequence[TokenAuthenticator]) -> None:
+    def __init__(
+        self,
+        authenticators: Sequence[TokenAuthenticator],
+        is_denied: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         self._authenticators = tuple(authenticators)
+        self._is_denied = is_denied
+        """Whether every credential of a user is refused, whoever issued it."""
 
     async def check(self, token: str, audiences: Sequence[str]) -> Login | None:
         """Return the first answer; the first refusal is raised only if nobody else knows it."""
@@ -67,6 +73,8 @@ class BearerTokens:
                 refusal = refusal or error
                 continue
             if login is not None:
+                if self._is_denied(login.user.name):
+                    raise RefusedToken("the credentials of this user have been revoked")
                 return login
         if refusal is not None:
             raise refusal

@@ -31,7 +31,7 @@ by its connection, which it shares with nobody; unless something on the way shar
 import asyncio
 import hashlib
 from collections import Counter, OrderedDict
-from collections.abc import Collection, Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
@@ -46,6 +46,7 @@ from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.guards import Decision
 from clusterspace.apiserver.http.messages import Request
 from clusterspace.apiserver.http.request_info import Query, RequestInfo
+from clusterspace.apiserver.http.revocations import NOTHING_REVOKED, RevocationList
 from clusterspace.apiserver.http.users import ANONYMOUS, User, login_of
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
@@ -69,9 +70,6 @@ _ACCESS_REVIEWS: Final = ResourcePath(
     GroupVersionResource("authorization.k8s.io", "v1", "subjectaccessreviews")
 )
 _REMEMBERED_SECONDS: Final = 4.0
-RECHECK_SECONDS: Final = 2.5
-"""Between two looks at open streams. With what is remembered, and the time it takes to ask, a right
-that was taken away ends what it had opened within ten seconds."""
 _MOST_REMEMBERED: Final = 10_000
 _REVIEWS_AT_ONCE: Final = 32
 _BEARER: Final = "bearer"
@@ -89,14 +87,23 @@ class _Memory(Generic[Value]):
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._entries: OrderedDict[Hashable, tuple[float, Value]] = OrderedDict()
+        self.age = 0
+        """How often everything was forgotten."""
+
+    def forget(self) -> None:
+        """Remember nothing any more, and nothing either that is being asked right now."""
+        self._entries.clear()
+        self.age += 1
 
     def find(self, key: Hashable) -> Value | None:
         """Return the remembered value; None if there is none, or it is too old."""
         until, value = self._entries.get(key, (0.0, None))
         return value if self._clock.monotonic() < until else None
 
-    def put(self, key: Hashable, value: Value) -> Value:
-        """Remember."""
+    def put(self, key: Hashable, value: Value, age: int) -> Value:
+        """Remember what was asked at this age, unless things have changed since."""
+        if age != self.age:
+            return value
         self._entries[key] = (self._clock.monotonic() + _REMEMBERED_SECONDS, value)
         self._entries.move_to_end(key)
         now = self._clock.monotonic()
@@ -111,16 +118,29 @@ class _Memory(Generic[Value]):
 class FleetAuthenticator:
     """Finds out who asks; a credential that is given and wrong is refused, never passed over."""
 
-    def __init__(self, hub: ClusterClient, clock: Clock) -> None:
+    def __init__(
+        self,
+        hub: ClusterClient,
+        clock: Clock,
+        revoked: Callable[[], RevocationList] = lambda: NOTHING_REVOKED,
+    ) -> None:
         self._hub = hub
         self._clock = clock
+        self._revoked = revoked
         self._users: _Memory[User] = _Memory(clock)
+
+    def forget(self) -> None:
+        """Ask the hub anew about everybody."""
+        self._users.forget()
 
     async def authenticate(self, request: Request) -> User:
         """Return who asks."""
         header = request.headers.get("authorization")
         if request.peer_certificate is not None:
-            user = login_of(request, request.peer_certificate, self._clock.now()).user
+            login = login_of(request, request.peer_certificate, self._clock.now())
+            if self._revoked().covers(login):
+                raise statuses.unauthorized()
+            user = login.user
         elif not header:
             user = ANONYMOUS
         else:
@@ -139,6 +159,7 @@ class FleetAuthenticator:
         known = self._users.find(key)
         if known is not None:
             return known
+        age = self._users.age
         review = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
@@ -155,7 +176,7 @@ class FleetAuthenticator:
             str(find_at(status, "user", "uid") or ""),
             {key: tuple(values) for key, values in extra.items()},
         )
-        return self._users.put(key, user)
+        return self._users.put(key, user, age)
 
 
 class HubReviews:
@@ -164,6 +185,10 @@ class HubReviews:
     def __init__(self, hub: ClusterClient, clock: Clock) -> None:
         self._hub = hub
         self._decisions: _Memory[Decision] = _Memory(clock)
+
+    def forget(self) -> None:
+        """Ask the hub anew about everything."""
+        self._decisions.forget()
 
     async def decide(self, user: User, info: RequestInfo) -> Decision:
         """Return whether the user may do what the request asks for."""
@@ -184,6 +209,7 @@ class HubReviews:
         known = self._decisions.find(key)
         if known is not None:
             return known
+        age = self._decisions.age
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
@@ -192,7 +218,7 @@ class HubReviews:
         answer = await self._hub.create(_ACCESS_REVIEWS, review)
         allowed = find_at(answer, "status", "allowed") is True
         reason = str(find_at(answer, "status", "reason") or "")
-        return self._decisions.put(key, Decision(allowed, reason))
+        return self._decisions.put(key, Decision(allowed, reason), age)
 
 
 @dataclass(frozen=True, slots=True)
