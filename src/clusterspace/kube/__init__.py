@@ -13,6 +13,7 @@ names.py                rules for names, label keys and label values; generateNa
 causes.py               the causes of a refusal: `spec.containers[0].image`, its value, the reason
 plain_text.py           text of somebody else's server, made safe to print on a terminal
 statuses.py             the v1 Status: our errors to bodies, bodies to errors
+configuration_files.py  operators' files in Kubernetes' form: read strictly, refused with the place
 times.py                RFC 3339 times, durations as Go writes them, ages as kubectl shows them
 quantities.py           `500m`, `1.5Gi`: exact amounts with one canonical text
 conditions.py           status conditions: find, set, compare

@@ -20,16 +20,15 @@ One thing is stricter than there. What carries credentials has its bodies writte
 names it: a rule for everything that says `RequestResponse` does not put all Secrets into a file.
 """
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import structlog
 
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.users import User
-from clusterspace.errors import UnusableConfiguration
+from clusterspace.kube.configuration_files import Section, read_configuration
 from clusterspace.kube.names import dns1123_subdomain_problems
 
 _log = structlog.get_logger(__name__)
@@ -179,116 +178,68 @@ class Policy:
 
 def read_policy(document: Any) -> Policy:
     """Read a Policy; UnusableConfiguration names the place of what cannot be."""
-    if not isinstance(document, dict):
-        raise UnusableConfiguration("it is no audit Policy")
-    policy = cast("dict[str, Any]", document)
-    kind = (policy.get("apiVersion"), policy.get("kind"))
-    if kind != (API_VERSION, "Policy"):
-        raise UnusableConfiguration(f"it is no Policy of {API_VERSION} but {kind[1]} of {kind[0]}")
-    _warn_of_unknown(policy, _POLICY_FIELDS, "")
-    stages = _read_stages(policy, "")
-    omits = _read_flag(policy, "", default=False)
-    rules = tuple(
-        _read_rule(each, f"rules[{index}]", stages, omits)
-        for index, each in enumerate(_items(policy, "rules", ""))
-    )
+    policy = read_configuration(document, "Policy", (API_VERSION,), called="audit Policy")
+    _warn_of_unknown(policy, _POLICY_FIELDS)
+    stages = _read_stages(policy)
+    omits = policy.flag("omitManagedFields", default=False)
+    rules = policy.sections("rules", "it must be a list of rules")
     if not rules:
-        raise UnusableConfiguration("rules: there must be at least one")
-    return Policy(rules)
+        raise policy.refusal("rules", "there must be at least one")
+    return Policy(tuple(_read_rule(each, stages, omits) for each in rules))
 
 
-def _read_rule(value: Any, place: str, stages: frozenset[str], omits: bool) -> Rule:
-    if not isinstance(value, dict):
-        raise UnusableConfiguration(f"{place}: it must be an object")
-    rule = cast("dict[str, Any]", value)
-    _warn_of_unknown(rule, _RULE_FIELDS, f"{place}.")
+def _read_rule(rule: Section, stages: frozenset[str], omits: bool) -> Rule:
+    _warn_of_unknown(rule, _RULE_FIELDS)
     level = LEVELS.get(str(rule.get("level") or ""))
     if level is None:
-        supported = ", ".join(LEVELS)
-        raise UnusableConfiguration(f"{place}.level: {rule.get('level')!r} is none of {supported}")
-    paths = _texts(rule, "nonResourceURLs", place)
+        raise rule.refusal("level", f"{rule.get('level')!r} is none of {', '.join(LEVELS)}")
+    paths = rule.texts("nonResourceURLs")
     for index, path in enumerate(paths):
-        where = f"{place}.nonResourceURLs[{index}]"
         if path != "*" and not path.startswith("/"):
-            raise UnusableConfiguration(f"{where}: {path!r} must begin with a slash")
+            raise rule.refusal(f"nonResourceURLs[{index}]", f"{path!r} must begin with a slash")
         if "*" in path[:-1]:
-            raise UnusableConfiguration(f"{where}: {path!r} may have a star at its end only")
-    resources = tuple(
-        _read_resources(each, f"{place}.resources[{index}]")
-        for index, each in enumerate(_items(rule, "resources", place))
-    )
-    namespaces = _texts(rule, "namespaces", place)
+            why = f"{path!r} may have a star at its end only"
+            raise rule.refusal(f"nonResourceURLs[{index}]", why)
+    resources = tuple(_read_resources(each) for each in rule.sections("resources"))
+    namespaces = rule.texts("namespaces")
     if paths and (resources or namespaces):
         why = "a rule is for resources or for other URLs, not for both"
-        raise UnusableConfiguration(f"{place}.nonResourceURLs: {why}")
+        raise rule.refusal("nonResourceURLs", why)
     return Rule(
         level=level,
-        users=frozenset(_texts(rule, "users", place)),
-        groups=frozenset(_texts(rule, "userGroups", place)),
-        verbs=frozenset(_texts(rule, "verbs", place)),
+        users=frozenset(rule.texts("users")),
+        groups=frozenset(rule.texts("userGroups")),
+        verbs=frozenset(rule.texts("verbs")),
         resources=resources,
         namespaces=frozenset(namespaces),
         paths=paths,
-        omit_stages=stages | _read_stages(rule, f"{place}."),
-        omit_managed_fields=_read_flag(rule, f"{place}.", default=omits),
+        omit_stages=stages | _read_stages(rule),
+        omit_managed_fields=rule.flag("omitManagedFields", default=omits),
     )
 
 
-def _read_resources(value: Any, place: str) -> GroupResources:
-    if not isinstance(value, dict):
-        raise UnusableConfiguration(f"{place}: it must be an object")
-    entry = cast("dict[str, Any]", value)
-    _warn_of_unknown(entry, frozenset({"group", "resources", "resourceNames"}), f"{place}.")
-    group, resources = entry.get("group") or "", _texts(entry, "resources", place)
-    names = _texts(entry, "resourceNames", place)
-    if not isinstance(group, str) or (group and any(dns1123_subdomain_problems(group))):
+def _read_resources(entry: Section) -> GroupResources:
+    _warn_of_unknown(entry, frozenset({"group", "resources", "resourceNames"}))
+    group = entry.text("group")
+    if group and any(dns1123_subdomain_problems(group)):
         why = "a group has no version, and is a DNS name in lower case"
-        raise UnusableConfiguration(f"{place}.group: {group!r}: {why}")
+        raise entry.refusal("group", f"{group!r}: {why}")
+    resources, names = entry.texts("resources"), entry.texts("resourceNames")
     if names and not resources:
-        raise UnusableConfiguration(f"{place}.resourceNames: they need at least one resource")
+        raise entry.refusal("resourceNames", "they need at least one resource")
     return GroupResources(group, resources, frozenset(names))
 
 
-def _items(entry: Mapping[str, Any], key: str, place: str) -> list[Any]:
-    found = entry.get(key)
-    if found is None:
-        return []
-    if not isinstance(found, list):
-        raise UnusableConfiguration(f"{place}{'.' if place else ''}{key}: it must be a list")
-    return cast("list[Any]", found)
-
-
-def _texts(entry: Mapping[str, Any], key: str, place: str) -> tuple[str, ...]:
-    found = tuple(_items(entry, key, place))
-    for index, each in enumerate(found):
-        if not isinstance(each, str):
-            raise UnusableConfiguration(f"{place}.{key}[{index}]: {each!r} is no text")
-    return found
-
-
-def _read_stages(entry: Mapping[str, Any], place: str) -> frozenset[str]:
-    stages = _items(entry, "omitStages", place.rstrip("."))
+def _read_stages(entry: Section) -> frozenset[str]:
+    stages = entry.texts("omitStages")
     for index, each in enumerate(stages):
         if each not in STAGES:
             why = f"{each!r} is none of {', '.join(STAGES)}"
-            raise UnusableConfiguration(f"{place}omitStages[{index}]: {why}")
+            raise entry.refusal(f"omitStages[{index}]", why)
     return frozenset(stages)
 
 
-def _read_flag(entry: Mapping[str, Any], place: str, *, default: bool) -> bool:
-    found = entry.get("omitManagedFields")
-    if found is None:
-        return default
-    if not isinstance(found, bool):
-        raise UnusableConfiguration(f"{place}omitManagedFields: it must be true or false")
-    return found
-
-
-def _unknown(entry: Mapping[str, Any], known: frozenset[str]) -> Iterator[str]:
-    return (str(each) for each in entry if each not in known)
-
-
-def _warn_of_unknown(entry: Mapping[str, Any], known: frozenset[str], place: str) -> None:
+def _warn_of_unknown(entry: Section, known: frozenset[str]) -> None:
     """Say which fields count for nothing; kube-apiserver starts with such a file, too."""
-    for each in _unknown(entry, known):
-        _log.warning("the audit policy has a field that is not known", field=f"{place}{each}")
+    for each in entry.unknown(known):
+        _log.warning("the audit policy has a field that is not known", field=entry.at(each))

@@ -29,12 +29,13 @@ from clusterspace.apiserver.identity.bearer_tokens import API_AUDIENCE, Login, R
 from clusterspace.client.connection import Connection
 from clusterspace.client.requests import ApiRequest
 from clusterspace.client.settings import ConnectionSettings, Pem, Trust
-from clusterspace.errors import ApiError, ClusterspaceError, UnusableConfiguration
+from clusterspace.errors import ApiError, ClusterspaceError
 from clusterspace.kube.cel.compiler import compile_expression
 from clusterspace.kube.cel.requests import USER_TYPE as USER
 from clusterspace.kube.cel.requests import Evaluation, EvaluationError, Expression, OutOfBudget
 from clusterspace.kube.cel.syntax import CompileFailed
 from clusterspace.kube.cel.types import BOOL, DYN, STRING, Type, list_of, map_of
+from clusterspace.kube.configuration_files import Section, read_configuration
 
 API_VERSIONS: Final = ("apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1beta1")
 KIND: Final = "AuthenticationConfiguration"
@@ -334,173 +335,131 @@ class OidcTokens:
 
 def read_issuers(document: Any) -> tuple[IssuerSettings, ...]:
     """Read an AuthenticationConfiguration; UnusableConfiguration names the place."""
-    config = _mapping(document, "the file", ("apiVersion", "kind", "jwt"))
-    if config.get("apiVersion") not in API_VERSIONS or config.get("kind") != KIND:
-        said = f"{config.get('apiVersion')}, {config.get('kind')}"
-        raise UnusableConfiguration(f"it is no {KIND} of {API_VERSIONS[0]}: it says {said}")
-    issuers = tuple(
-        _issuer(each, f"jwt[{index}]")
-        for index, each in enumerate(_list(config.get("jwt") or [], "jwt"))
-    )
+    config = read_configuration(document, KIND, API_VERSIONS)
+    config.require_only("apiVersion", "kind", "jwt")
+    issuers = tuple(_issuer(each) for each in config.sections("jwt"))
     urls = [each.url for each in issuers]
     for url in urls:
         if urls.count(url) > 1:
-            raise UnusableConfiguration(f"jwt: the issuer {url} is there more than once")
+            raise config.refusal("jwt", f"the issuer {url} is there more than once")
     return issuers
 
 
-def _issuer(document: Any, place: str) -> IssuerSettings:
-    parts = ("issuer", "claimValidationRules", "claimMappings", "userValidationRules")
-    entry = _mapping(document, place, parts)
-    at = f"{place}.issuer"
-    fields = ("url", "discoveryURL", "certificateAuthority", "audiences", "audienceMatchPolicy")
-    issuer = _mapping(entry.get("issuer"), at, fields)
-    url = _https(issuer.get("url"), f"{at}.url")
-    discovery = str(issuer.get("discoveryURL") or "")
-    if discovery:
-        _https(discovery, f"{at}.discoveryURL")
-    audiences = tuple(str(each) for each in _list(issuer.get("audiences"), f"{at}.audiences"))
+def _issuer(entry: Section) -> IssuerSettings:
+    entry.require_only("issuer", "claimValidationRules", "claimMappings", "userValidationRules")
+    issuer = entry.section("issuer")
+    issuer.require_only(
+        "url", "discoveryURL", "certificateAuthority", "audiences", "audienceMatchPolicy"
+    )
+    url = _https(issuer, "url")
+    discovery = _https(issuer, "discoveryURL") if issuer.get("discoveryURL") else ""
+    audiences = issuer.texts("audiences")
     if not audiences or not all(audiences):
-        raise UnusableConfiguration(f"{at}.audiences: at least one has to be there")
+        raise issuer.refusal("audiences", "at least one has to be there")
     if len(audiences) > 1 and issuer.get("audienceMatchPolicy") != "MatchAny":
         why = "it has to be MatchAny where there are several audiences"
-        raise UnusableConfiguration(f"{at}.audienceMatchPolicy: {why}")
-    authority = str(issuer.get("certificateAuthority") or "").encode()
+        raise issuer.refusal("audienceMatchPolicy", why)
+    authority = issuer.text("certificateAuthority").encode()
     if authority:
         try:
             x509.load_pem_x509_certificates(authority)
         except ValueError as error:
-            raise UnusableConfiguration(f"{at}.certificateAuthority: it is no PEM") from error
-    mappings = _mapping(
-        entry.get("claimMappings"),
-        f"{place}.claimMappings",
-        ("username", "groups", "uid", "extra"),
-    )
-    at = f"{place}.claimMappings"
-    username = _mapped_by(
-        mappings.get("username"), f"{at}.username", (STRING, DYN), has_prefix=True
-    )
+            raise issuer.refusal("certificateAuthority", "it is no PEM") from error
+    mappings = entry.section("claimMappings")
+    mappings.require_only("username", "groups", "uid", "extra")
+    username = _mapped_by(mappings, "username", (STRING, DYN), has_prefix=True)
     if username == Mapped():
-        raise UnusableConfiguration(f"{at}.username: a claim or an expression has to be there")
-    claim_rules = _rules(entry, "claimValidationRules", place, {"claims": _CLAIMS_TYPE})
-    extra = _extra(mappings.get("extra") or [], f"{at}.extra")
-    _require_verified_address(username, claim_rules, extra, f"{at}.username.expression")
+        raise mappings.refusal("username", "a claim or an expression has to be there")
+    claim_rules = _rules(entry, "claimValidationRules", {"claims": _CLAIMS_TYPE})
+    extra = _extra(mappings)
+    # A name that is made of an address, when nothing looks whether that was verified, is anybody's.
+    name = "" if username.expression is None else username.expression.text
+    looked_at = [name, *(each.text for _, each in extra)]
+    looked_at += [each.expression.text for each in claim_rules if each.expression is not None]
+    if "claims.email" in name.replace("claims.email_verified", "") and not any(
+        "claims.email_verified" in each for each in looked_at
+    ):
+        why = "claims.email_verified has to be looked at where claims.email names the user"
+        raise mappings.refusal("username.expression", why)
     return IssuerSettings(
         url=url,
         audiences=audiences,
         username=username,
-        groups=_mapped_by(mappings.get("groups"), f"{at}.groups", _TEXTS, has_prefix=True),
-        uid=_mapped_by(mappings.get("uid"), f"{at}.uid", (STRING, DYN), has_prefix=False),
+        groups=_mapped_by(mappings, "groups", _TEXTS, has_prefix=True),
+        uid=_mapped_by(mappings, "uid", (STRING, DYN), has_prefix=False),
         extra=extra,
         claim_rules=claim_rules,
-        user_rules=_rules(entry, "userValidationRules", place, {"user": USER}),
+        user_rules=_rules(entry, "userValidationRules", {"user": USER}),
         discovery_url=discovery,
         authority=authority,
     )
 
 
-def _require_verified_address(
-    username: Mapped,
-    rules: Sequence[ClaimRule],
-    extra: Sequence[tuple[str, Expression]],
-    place: str,
-) -> None:
-    """Refuse a name that is made of an address, when nothing looks whether that was verified."""
-    texts = [each.expression.text for each in rules if each.expression is not None]
-    texts += [expression.text for _, expression in extra]
-    texts += [] if username.expression is None else [username.expression.text]
-    name = "" if username.expression is None else username.expression.text
-    if "claims.email" in name.replace("claims.email_verified", "") and not any(
-        "claims.email_verified" in each for each in texts
-    ):
-        why = "claims.email_verified has to be looked at where claims.email names the user"
-        raise UnusableConfiguration(f"{place}: {why}")
-
-
-def _rules(
-    entry: Mapping[str, Any], key: str, place: str, variables: Mapping[str, Type]
-) -> tuple[ClaimRule, ...]:
+def _rules(entry: Section, key: str, variables: Mapping[str, Type]) -> tuple[ClaimRule, ...]:
     rules: list[ClaimRule] = []
     is_about_claims = "claims" in variables
     known = ("claim", "requiredValue") if is_about_claims else ()
-    for index, each in enumerate(_list(entry.get(key) or [], f"{place}.{key}")):
-        at = f"{place}.{key}[{index}]"
-        rule = _mapping(each, at, (*known, "expression", "message"))
-        claim, text = str(rule.get("claim") or ""), str(rule.get("expression") or "")
+    for rule in entry.sections(key):
+        rule.require_only(*known, "expression", "message")
+        claim, text = rule.text("claim"), rule.text("expression")
         if bool(claim) == bool(text):
             what = "a claim or an expression" if is_about_claims else "an expression"
-            raise UnusableConfiguration(f"{at}: {what} has to be there, and not both")
-        expression = _compiled(text, variables, (BOOL,), f"{at}.expression") if text else None
-        required, message = str(rule.get("requiredValue") or ""), str(rule.get("message") or "")
+            raise rule.refusal("", f"{what} has to be there, and not both")
+        expression = _compiled(rule, "expression", variables, (BOOL,)) if text else None
+        required, message = rule.text("requiredValue"), rule.text("message")
         rules.append(ClaimRule(claim, required, expression, message))
     return tuple(rules)
 
 
-def _mapped_by(document: Any, place: str, results: tuple[Type, ...], *, has_prefix: bool) -> Mapped:
-    if document is None:
+def _mapped_by(
+    mappings: Section, key: str, results: tuple[Type, ...], *, has_prefix: bool
+) -> Mapped:
+    if mappings.get(key) is None:
         return Mapped()
-    fields = ("claim", "expression", *(("prefix",) if has_prefix else ()))
-    mapping = _mapping(document, place, fields)
-    claim, text = str(mapping.get("claim") or ""), str(mapping.get("expression") or "")
+    mapping = mappings.section(key)
+    mapping.require_only("claim", "expression", *(("prefix",) if has_prefix else ()))
+    claim, text = mapping.text("claim"), mapping.text("expression")
     if claim and text:
-        raise UnusableConfiguration(f"{place}: a claim or an expression, and not both")
+        raise mapping.refusal("", "a claim or an expression, and not both")
     if claim and has_prefix and not isinstance(mapping.get("prefix"), str):
-        why = "it has to be there with a claim; an empty one is one"
-        raise UnusableConfiguration(f"{place}.prefix: {why}")
+        raise mapping.refusal("prefix", "it has to be there with a claim; an empty one is one")
     if text:
         types = {"claims": _CLAIMS_TYPE}
-        return Mapped(expression=_compiled(text, types, results, f"{place}.expression"))
-    return Mapped(claim, str(mapping.get("prefix") or ""))
+        return Mapped(expression=_compiled(mapping, "expression", types, results))
+    return Mapped(claim, mapping.text("prefix"))
 
 
-def _extra(document: Any, place: str) -> tuple[tuple[str, Expression], ...]:
+def _extra(mappings: Section) -> tuple[tuple[str, Expression], ...]:
     found: dict[str, Expression] = {}
-    for index, each in enumerate(_list(document, place)):
-        at = f"{place}[{index}]"
-        entry = _mapping(each, at, ("key", "valueExpression"))
-        key = str(entry.get("key") or "")
+    for entry in mappings.sections("extra"):
+        entry.require_only("key", "valueExpression")
+        key = entry.text("key")
         domain, _, name = key.partition("/")
         if not name or key != key.lower() or key in found or "kubernetes.io" in domain:
             why = "it has to be a path below a domain of your own, in lower case, and there once"
-            raise UnusableConfiguration(f"{at}.key: {why}")
-        text = str(entry.get("valueExpression") or "")
-        types = {"claims": _CLAIMS_TYPE}
-        found[key] = _compiled(text, types, _TEXTS, f"{at}.valueExpression")
+            raise entry.refusal("key", why)
+        found[key] = _compiled(entry, "valueExpression", {"claims": _CLAIMS_TYPE}, _TEXTS)
     return tuple(found.items())
 
 
 def _compiled(
-    text: str, variables: Mapping[str, Type], results: tuple[Type, ...], place: str
+    section: Section, key: str, variables: Mapping[str, Type], results: tuple[Type, ...]
 ) -> Expression:
+    text = section.text(key)
     try:
         program = compile_expression(text, variables)
     except CompileFailed as failed:
-        raise UnusableConfiguration(f"{place}: compilation failed: {failed}") from failed
+        raise section.refusal(key, f"compilation failed: {failed}") from failed
     if program.type not in results:
         wanted = " or ".join(str(each) for each in results if each != DYN)
-        raise UnusableConfiguration(f"{place}: it has to give {wanted}, and gives {program.type}")
+        raise section.refusal(key, f"it has to give {wanted}, and gives {program.type}")
     return Expression(text, program)
 
 
-def _https(value: Any, place: str) -> str:
-    parts = urlsplit(str(value or ""))
+def _https(section: Section, key: str) -> str:
+    url = section.text(key)
+    parts = urlsplit(url)
     has_more = parts.username or parts.query or parts.fragment
     if parts.scheme != "https" or not parts.hostname or has_more:
-        raise UnusableConfiguration(f"{place}: it has to be an https address and nothing more")
-    return str(value)
-
-
-def _mapping(value: Any, place: str, known: Sequence[str]) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise UnusableConfiguration(f"{place}: it has to be a map")
-    mapping = cast("dict[str, Any]", value)
-    for key in mapping:
-        if key not in known:
-            raise UnusableConfiguration(f"{place}: {key} is not known here")
-    return mapping
-
-
-def _list(value: Any, place: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise UnusableConfiguration(f"{place}: it has to be a list")
-    return cast("list[Any]", value)
+        raise section.refusal(key, "it has to be an https address and nothing more")
+    return url

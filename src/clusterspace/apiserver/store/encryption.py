@@ -17,7 +17,7 @@ from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, Self, cast
+from typing import Any, Final, Protocol, Self
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -39,9 +39,9 @@ from clusterspace.errors import (
     Compacted,
     StoreError,
     StoreUnreadable,
-    UnusableConfiguration,
     WatcherEvicted,
 )
+from clusterspace.kube.configuration_files import SOME, Section, read_configuration
 
 MARK: Final = b"k8s:enc:"
 """What every sealed value begins with; an object, which is JSON, never does."""
@@ -448,27 +448,22 @@ class _OpeningSink:
 
 def read_encryption(document: Any) -> Encryption:
     """Read an EncryptionConfiguration; UnusableConfiguration names the place of what is wrong."""
-    config = _mapping(document, "the file")
-    found = config.get("apiVersion"), config.get("kind")
-    if found != (API_VERSION, KIND):
-        raise UnusableConfiguration(
-            f"it is no {KIND} of {API_VERSION}: it says {found[0]}, {found[1]}"
-        )
-    _refuse_others(config, ("apiVersion", "kind", "resources"), "the file")
+    config = read_configuration(document, KIND, (API_VERSION,))
+    config.require_only("apiVersion", "kind", "resources")
     rules: list[Rule] = []
-    for index, each in enumerate(_list(config, "resources", "resources")):
-        place = f"resources[{index}]"
-        rule = _mapping(each, place)
-        _refuse_others(rule, ("resources", "providers"), place)
-        named = tuple(str(name) for name in _list(rule, "resources", f"{place}.resources"))
-        _refuse_odd_names(named, f"{place}.resources")
-        listed = _list(rule, "providers", f"{place}.providers")
-        providers = [
-            provider
-            for number, one in enumerate(listed)
-            for provider in _providers_in(one, f"{place}.providers[{number}]")
-        ]
-        rules.append(Rule(named, tuple(providers)))
+    for rule in config.sections("resources", SOME):
+        rule.require_only("resources", "providers")
+        named = rule.texts("resources", SOME)
+        for index, name in enumerate(named):
+            if not name or name == "*" or name[0] == "." or "/" in name or name != name.lower():
+                raise rule.refusal(
+                    f"resources[{index}]",
+                    f"{name!r} names no resource: say `secrets`, "
+                    "`widgets.example.com`, `*.example.com`, `*.` for the core group, or `*.*`",
+                )
+        listed = rule.sections("providers", SOME)
+        providers = tuple(provider for each in listed for provider in _providers_in(each))
+        rules.append(Rule(named, providers))
     return Encryption(rules)
 
 
@@ -479,83 +474,51 @@ _MAKERS: Final[Mapping[str, Callable[[str, bytes], Provider]]] = {
 }
 
 
-def _providers_in(document: Any, place: str) -> list[Provider]:
-    entry = _mapping(document, place)
-    if len(entry) != 1:
-        raise UnusableConfiguration(f"{place}: one provider has to be named, not {len(entry)}")
-    ((kind, settings),) = entry.items()
+def _providers_in(entry: Section) -> list[Provider]:
+    if len(entry.fields) != 1:
+        raise entry.refusal("", f"one provider has to be named, not {len(entry.fields)}")
+    (kind,) = entry.fields
     if kind == "identity":
         return [Identity()]
     if kind == "kms":
-        return [_kms(_mapping(settings, f"{place}.kms"), f"{place}.kms")]
+        return [_kms(entry.section("kms"))]
     if kind not in _MAKERS:
         known = ", ".join((*_MAKERS, "kms", "identity"))
-        raise UnusableConfiguration(f"{place}: {kind} is not supported here; there are {known}")
-    place = f"{place}.{kind}"
+        raise entry.refusal("", f"{kind} is not supported here; there are {known}")
     providers: list[Provider] = []
     names: set[str] = set()
-    for index, each in enumerate(_list(_mapping(settings, place), "keys", f"{place}.keys")):
-        at = f"{place}.keys[{index}]"
-        key = _mapping(each, at)
-        _refuse_others(key, ("name", "secret"), at)
-        name = str(key.get("name") or "")
+    for key in entry.section(kind).sections("keys", SOME):
+        key.require_only("name", "secret")
+        name = key.text("name")
         if not name or ":" in name or name in names:
-            raise UnusableConfiguration(f"{at}.name: it has to be there, once, and without a colon")
+            raise key.refusal("name", "it has to be there, once, and without a colon")
         names.add(name)
         try:
-            secret = b64decode(str(key.get("secret") or ""), validate=True)
+            secret = b64decode(key.text("secret"), validate=True)
         except (NotBase64, ValueError) as error:
-            raise UnusableConfiguration(f"{at}.secret: it is not base64") from error
+            raise key.refusal("secret", "it is not base64") from error
         if len(secret) not in _SIZES[kind]:
             sizes = " or ".join(map(str, _SIZES[kind]))
-            raise UnusableConfiguration(f"{at}.secret: it has {len(secret)} bytes, not {sizes}")
+            raise key.refusal("secret", f"it has {len(secret)} bytes, not {sizes}")
         providers.append(_MAKERS[kind](name, secret))
     return providers
 
 
-def _kms(settings: dict[str, Any], place: str) -> Provider:
-    _refuse_others(settings, ("apiVersion", "name", "endpoint", "timeout", "cachesize"), place)
+def _kms(settings: Section) -> Provider:
+    settings.require_only("apiVersion", "name", "endpoint", "timeout", "cachesize")
     if settings.get("apiVersion") != "v2":
-        raise UnusableConfiguration(f"{place}.apiVersion: it has to be v2; v1 is not supported")
-    name, endpoint = str(settings.get("name") or ""), str(settings.get("endpoint") or "")
+        raise settings.refusal("apiVersion", "it has to be v2; v1 is not supported")
+    name, endpoint = settings.text("name"), settings.text("endpoint")
     if not name or ":" in name:
-        raise UnusableConfiguration(f"{place}.name: it has to be there, without a colon")
+        raise settings.refusal("name", "it has to be there, without a colon")
     if not endpoint.startswith("unix://"):
-        raise UnusableConfiguration(f"{place}.endpoint: it has to be a socket, as unix:///PATH")
-    timeout = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m)", str(settings.get("timeout") or "3s"))
+        raise settings.refusal("endpoint", "it has to be a socket, as unix:///PATH")
+    timeout = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m)", settings.text("timeout", "3s"))
     seconds = 0.0 if timeout is None else float(timeout[1]) * _UNITS[timeout[2]]
     if seconds <= 0:
-        raise UnusableConfiguration(f"{place}.timeout: it has to be a time such as 3s")
+        raise settings.refusal("timeout", "it has to be a time such as 3s")
     prefix = MARK + b"kms:v2:" + name.encode() + b":"
     return KmsProvider(name, KmsPlugin(name, endpoint, seconds), prefix)
 
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
-
-
-def _refuse_odd_names(names: tuple[str, ...], place: str) -> None:
-    for index, name in enumerate(names):
-        if not name or name == "*" or name.startswith(".") or "/" in name or name != name.lower():
-            raise UnusableConfiguration(
-                f"{place}[{index}]: {name!r} names no resource: say `secrets`, "
-                "`widgets.example.com`, `*.example.com`, `*.` for the core group, or `*.*`"
-            )
-
-
-def _mapping(value: Any, place: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise UnusableConfiguration(f"{place}: it has to be a map")
-    return cast("dict[str, Any]", value)
-
-
-def _list(mapping: dict[str, Any], key: str, place: str) -> list[Any]:
-    found = mapping.get(key)
-    if not isinstance(found, list) or not found:
-        raise UnusableConfiguration(f"{place}: it has to be a list with something in it")
-    return cast("list[Any]", found)
-
-
-def _refuse_others(mapping: dict[str, Any], known: tuple[str, ...], place: str) -> None:
-    for key in mapping:
-        if key not in known:
-            raise UnusableConfiguration(f"{place}: there is no field {key}")
