@@ -70,6 +70,8 @@
         ├── WatcherEvicted           a reader was too slow and must list again
         ├── Unstorable               a key or value that no store may hold
         ├── StoreFull                no room on the disk; reads go on
+        ├── StoreUnavailable         nobody who keeps the log answers; nothing is claimed
+        ├── OutcomeUnknown           a write was sent, and no answer came
         ├── StoreClosed              the store was closed while the call waited
         ├── StoreCorrupt             a record does not match its checksum
         ├── CannotOpen               sealed bytes that a key does not open
@@ -579,6 +581,21 @@ class Unstorable(StoreError):
 
 class StoreFull(StoreError):
     """The disk has no room for the write; nothing was changed and reads go on."""
+
+
+class StoreUnavailable(StoreError):
+    """Whoever keeps the log does not answer: no quorum, no connection, or no word in time.
+
+    `was_sent` says whether the request may have reached it, and may still be carried out.
+    """
+
+    def __init__(self, why: str, *, was_sent: bool) -> None:
+        super().__init__(why)
+        self.was_sent = was_sent
+
+
+class OutcomeUnknown(StoreError):
+    """A write was sent and nobody said what became of it: it may have been carried out."""
 
 
 class StoreClosed(StoreError):

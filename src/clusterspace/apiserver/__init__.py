@@ -26,7 +26,7 @@ quota_controller.py       how much of ResourceQuotas is used, counted from what 
 kubernetes_service.py     `default/kubernetes`: where this server is, for programs in the cluster
 
 http/             sockets, requests, the chain of steps, answers; the gateway stands on it too
-store/            the revision log: memory, SQLite
+store/            the revision log: memory, SQLite, etcd
 
 It never answers a write before the store has it on disk, and never decodes what nobody reads.
 """

@@ -141,6 +141,26 @@ _fsync_seconds = Histogram(
     buckets=_DISK_SECONDS,
     registry=REGISTRY,
 )
+_etcd_seconds = Histogram(
+    "etcd_request_duration_seconds",
+    "Time etcd took to answer; for a hub whose store is one.",
+    ("operation",),
+    buckets=_DISK_SECONDS,
+    registry=REGISTRY,
+)
+_etcd_errors = Counter(
+    "etcd_request_errors_total",
+    "Requests that etcd refused or did not answer; those that can be are made again elsewhere.",
+    ("operation",),
+    registry=REGISTRY,
+)
+_store_reloads = Counter(
+    "clusterspace_store_reloads_total",
+    "Times everything was read from etcd anew, and watchers were told to list again: after a gap "
+    "in its watch (gap), or because memory and etcd differed (difference).",
+    ("reason",),
+    registry=REGISTRY,
+)
 
 _queue_depth = Gauge(
     "workqueue_depth",
@@ -260,6 +280,21 @@ def commit_finished(batch_size: int, fsync_seconds: float) -> None:
     _commits.inc()
     _batch_size.observe(batch_size)
     _fsync_seconds.observe(fsync_seconds)
+
+
+def etcd_call_finished(method: str, seconds: float) -> None:
+    """Measure a call that etcd answered; the method is gRPC's path."""
+    _etcd_seconds.labels(method.rpartition("/")[2].lower()).observe(seconds)
+
+
+def etcd_call_failed(method: str) -> None:
+    """Count a call that etcd refused or did not answer."""
+    _etcd_errors.labels(method.rpartition("/")[2].lower()).inc()
+
+
+def store_reloaded(reason: str) -> None:
+    """Count that everything was read anew."""
+    _store_reloads.labels(reason).inc()
 
 
 def loop_stalled(seconds: float) -> None:

@@ -7,6 +7,7 @@ builders.py          objects that tests begin with
 certificates.py      authorities and certificates made for a test
 stage.py             a hub, members of any kind, their agents and the controllers
 hubs.py              hubs in this event loop, real API servers, and their clients
+etcd.py              members of etcd, and a proxy in front that is as strict as kine
 faults.py            what goes wrong on the way: silence, cuts, lies
 hostile.py           a member that is against us
 crashes.py           an end at every step of a controller

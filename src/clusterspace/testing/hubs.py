@@ -29,7 +29,7 @@ from clusterspace.roots.hub import running_hub
 from clusterspace.roots.installation import Installation
 from clusterspace.roots.settings import HubSettings
 
-_ASSETS: Final = Path("/usr/local/kubebuilder/bin")
+ASSETS: Final = Path("/usr/local/kubebuilder/bin")
 """Where controller authors have these programs, unless KUBEBUILDER_ASSETS says otherwise."""
 
 _TOKEN: Final = "admin-token"  # noqa: S105 - of a server that lives as long as a test
@@ -105,7 +105,7 @@ async def client_for_test(settings: ConnectionSettings) -> AsyncGenerator[Cluste
 
 def find_real_kubernetes() -> Path | None:
     """Return the directory that holds kube-apiserver and etcd, or None."""
-    directory = Path(os.environ.get("KUBEBUILDER_ASSETS") or _ASSETS)
+    directory = Path(os.environ.get("KUBEBUILDER_ASSETS") or ASSETS)
     needed = ("kube-apiserver", "etcd", "etcdctl")
     return directory if all((directory / each).exists() for each in needed) else None
 
@@ -178,7 +178,7 @@ async def real_component_for_test(
     name: str, directory: Path, *flags: str
 ) -> AsyncGenerator[asyncio.subprocess.Process]:
     """Run a component of Kubernetes beside any API server; skip, by name, where it is missing."""
-    program = Path(os.environ.get("KUBEBUILDER_ASSETS") or _ASSETS) / name
+    program = Path(os.environ.get("KUBEBUILDER_ASSETS") or ASSETS) / name
     if not program.exists():
         pytest.skip(f"no {name}: set KUBEBUILDER_ASSETS to where it is")
     async with _running(program, flags, directory) as process:

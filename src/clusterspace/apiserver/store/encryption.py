@@ -328,6 +328,10 @@ class EncryptedStore:
         found = await self._store.get(key, at=at)
         return None if found is None else self._opened_at(at, (found,))[0]
 
+    async def sync(self) -> Revision:
+        """Return when reads show all that was acknowledged anywhere before this call."""
+        return await self._store.sync()
+
     async def is_stale(self, key: str) -> bool:
         """Whether the key is not sealed as a write would seal it."""
         found = await self._store.get(key)

@@ -198,11 +198,36 @@ class Index:
         return Page(tuple(past[:cut]), at, remaining=max(len(past) - cut, 0))
 
     def events_after(self, revision: Revision, limit: int) -> list[Event]:
-        """Return up to `limit` kept events above the revision, oldest first."""
+        """Return kept events above the revision, oldest first.
+
+        `limit` of them, and whatever else belongs to the revision of the last one.
+        """
         if revision < self.oldest:
             raise Compacted(revision, self.oldest)
         first = bisect_right(self._events, revision, key=_revision_of)
-        return self._events[first : first + limit]
+        end = first + limit
+        # All of a revision or nothing of it: a reader goes on behind the last one it was given.
+        if 0 < end < len(self._events):
+            end = bisect_right(self._events, self._events[end - 1].revision, key=_revision_of)
+        return self._events[first:end]
+
+    def changes_of(self, key: str, after: Revision) -> list[Event]:
+        """Return the kept events of one key above the revision, oldest first."""
+        if after < self.oldest:
+            raise Compacted(after, self.oldest)
+        events = self._events_of.get(key, [])
+        return events[bisect_right(events, after, key=_revision_of) :]
+
+    def advance(self, revision: Revision) -> None:
+        """Take note that nothing else has happened up to a revision."""
+        self.revision = max(self.revision, revision)
+
+    def holds_same_as(self, other: "Index") -> bool:
+        """Whether both have the same keys now, each last changed at the same revision."""
+        mine, theirs = self._present, other._present
+        return mine.keys() == theirs.keys() and all(
+            item.mod_revision == theirs[key].mod_revision for key, item in mine.items()
+        )
 
     def compact(self, revision: Revision) -> None:
         """Refuse everything older from now on; `drop_compacted` then frees it.

@@ -17,7 +17,7 @@ from typing import NewType, Protocol, Self
 from clusterspace.errors import StoreError
 
 Revision = NewType("Revision", int)
-"""A moment in the life of the whole store; every change makes the next one."""
+"""A moment in the life of the whole store; every change makes a later one."""
 
 ABSENT = Revision(0)
 """The revision of a key that is not there: what `put` expects when it must create."""
@@ -167,15 +167,18 @@ class Store(Protocol):
 
     Writing
       - A call that returned is on disk (or, for a store that says so, as safe as memory).
-      - Every change makes exactly one new revision of the whole store, one higher than the last.
+      - Every change makes a new revision of the whole store, strictly higher than the last.
         Revisions never go back and are never used twice, across crashes and restarts too.
+        Between two changes there may be revisions at which nothing happened here.
       - `expected` compares and sets in one step. Of two writers that expect the same revision,
         one wins; the other gets `RevisionMismatch`, which carries the actual revision.
       - A refused write changes nothing and uses up no revision.
-      - A call that was cancelled, or that ended with the process, may or may not have happened.
+      - A call that was cancelled, that ended with the process, or that raised `OutcomeUnknown`,
+        may or may not have happened. `StoreUnavailable` means that it has not.
 
     Reading
       - A read shows every change whose call has returned, and no change that could still be lost.
+        Several processes may share one log: changes of the others are shown after `sync`.
       - A read at an older revision shows exactly what was there then: `Compacted` below
         `oldest_revision`, `FutureRevision` above `current_revision`.
       - Keys are ordered by code point. A prefix matches as text, so end it with the separator:
@@ -185,6 +188,7 @@ class Store(Protocol):
       - A watch delivers every matching change above `after`: in order, without a gap, without a
         repeat, all events of one revision in one step.
       - `after` below `oldest_revision` raises `Compacted`, from the call or from the first read.
+        So does a running watch when what it should deliver next cannot be known any more.
       - `after` above `current_revision` waits for the revisions beyond it and delivers nothing
         older.
       - No change is delivered before it is readable and safe.
@@ -224,6 +228,13 @@ class Store(Protocol):
 
     async def get(self, key: str, *, at: Revision | None = None) -> KeyValue | None:
         """Return the key as it is, or was at a revision; None when it is not there."""
+        ...
+
+    async def sync(self) -> Revision:
+        """Return when reads show every change that any process had been answered by then.
+
+        `StoreUnavailable` when that cannot be found out at present.
+        """
         ...
 
     async def is_stale(self, key: str) -> bool:

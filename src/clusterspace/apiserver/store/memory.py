@@ -20,7 +20,7 @@ from clusterspace.apiserver.store.watchers import (
     SinkSubscription,
     Watchers,
 )
-from clusterspace.errors import StoreClosed
+from clusterspace.errors import StoreClosed, StoreError
 
 COMPACTION_BATCH = 1_000
 """How many events are forgotten in one step of the loop: about a millisecond."""
@@ -69,6 +69,11 @@ class IndexedStore:
         self._check_open()
         return self._index.get(key, at)
 
+    async def sync(self) -> Revision:
+        """Return at once: nobody else writes."""
+        self._check_open()
+        return self._index.revision
+
     async def is_stale(self, key: str) -> bool:
         """Return False: values are kept as they are put."""
         return False
@@ -111,6 +116,24 @@ class IndexedStore:
         self._index.apply(events)
         self._watchers.publish(events)
 
+    async def _forget(self, revision: Revision) -> None:
+        """Forget every older revision in memory, a little at a time."""
+        self._index.compact(revision)
+        dropped = self._index.drop_compacted(COMPACTION_BATCH)
+        while dropped:
+            await asyncio.sleep(0)
+            dropped = self._index.drop_compacted(COMPACTION_BATCH)
+
+    def _advance(self, revision: Revision) -> None:
+        """Take note that nothing has happened here up to a revision."""
+        self._index.advance(revision)
+        self._watchers.advance(revision)
+
+    def _replace_index(self, index: Index, reason: StoreError) -> None:
+        """Go on with what was read anew; whoever watches has to list again, for this reason."""
+        self._index = index
+        self._watchers.replace_index(index, reason)
+
     def _check_open(self) -> None:
         if self._closed:
             raise StoreClosed("the store is closed")
@@ -133,11 +156,7 @@ class MemoryStore(IndexedStore):
     async def compact(self, revision: Revision) -> None:
         """Forget every older revision, a little at a time."""
         self._check_open()
-        self._index.compact(revision)
-        dropped = self._index.drop_compacted(COMPACTION_BATCH)
-        while dropped:
-            await asyncio.sleep(0)
-            dropped = self._index.drop_compacted(COMPACTION_BATCH)
+        await self._forget(revision)
 
     async def close(self) -> None:
         """End every watch. Closing twice is harmless."""

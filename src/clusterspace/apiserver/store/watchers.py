@@ -76,13 +76,31 @@ class Watchers:
         # Last: only now has everyone been handed them.
         self.revision = events[-1].revision
 
+    def advance(self, revision: Revision) -> None:
+        """Take note that nothing has happened up to a revision that is for anyone here."""
+        self.revision = max(self.revision, revision)
+
+    def replace_index(self, index: Index, reason: StoreError) -> None:
+        """Go on with another index, behind a gap: everyone is ended, and has to list again.
+
+        Those who are catching up are not known here. They read on from the index that is here, and
+        it says `Compacted` to them: it has no past.
+        """
+        self.index = index
+        # Ended while `revision` still says how far they have come: it is where they stopped.
+        self._end_all(reason)
+        self.revision = index.revision
+
     def close(self) -> None:
         """End everyone."""
         self._closed = True
-        for receivers in tuple(self._receivers.values()):
-            for receiver in tuple(receivers):
-                receiver.end(StoreClosed("the store is closed"))
-        self._receivers.clear()
+        self._end_all(StoreClosed("the store is closed"))
+
+    def _end_all(self, reason: StoreError) -> None:
+        receivers, self._receivers = self._receivers, {}
+        for each in receivers.values():
+            for receiver in tuple(each):
+                receiver.end(reason)
 
 
 # A watch from its first event on, with the revision a client could resume from:
@@ -180,6 +198,9 @@ class BufferedWatch:
     def end(self, reason: StoreError) -> None:
         """Let the reader have what is buffered, then the reason."""
         if self._end is None:
+            if not self._waiting:
+                self._reached = self.revision
+            self._in_sync = False
             self._end = reason
             self._leave()
 

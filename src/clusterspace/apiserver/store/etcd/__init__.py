@@ -1,0 +1,10 @@
+"""The store on an etcd cluster, or on whatever speaks its protocol.
+
+messages.py    the few messages of etcd's API that are spoken here, as bytes
+client.py      channels to the members: failover, deadlines, whether an answer can be trusted
+store.py       the Store: writes by compare-and-set, an index that one watch feeds
+compaction.py  who makes etcd forget, when, and how far
+
+Only what kine understands is said: three shapes of transactions on one key each, ranges with a
+limit and a revision, one watch with progress requests, and the compare of `compact_rev_key`.
+"""

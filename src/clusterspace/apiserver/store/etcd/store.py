@@ -1,0 +1,692 @@
+"""The Store on etcd: writes are compare-and-set on one key, reads come from an index in memory.
+
+One watch of the prefix feeds the index, and the index feeds everybody else: lists, watches, caches.
+
+    put ──> txn at etcd, committed by its quorum at 46 ──┐
+                                                         ├──> answered
+    watch ──> event 46 ──> index shows 46 ──> watchers ──┘
+
+Every hub on one etcd has such an index; they differ only in how far they have come. `sync` asks
+the quorum for its revision and returns when the index has come that far: what is read after it
+shows everything that any hub acknowledged before it.
+"""
+
+import asyncio
+import heapq
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import structlog
+
+from clusterspace.aio import clocks
+from clusterspace.aio.clocks import Clock, SystemClock
+from clusterspace.aio.tasks import Supervisor, keep_all, report
+from clusterspace.apiserver.store.etcd import messages
+from clusterspace.apiserver.store.etcd.client import (
+    CALL_SECONDS,
+    EtcdClient,
+    EtcdSettings,
+    WatchStream,
+)
+from clusterspace.apiserver.store.etcd.messages import (
+    Change,
+    RangeAnswer,
+    Stored,
+    TxnAnswer,
+    WatchAnswer,
+)
+from clusterspace.apiserver.store.index import Delete, Index, Put, Write, answer_to, checked
+from clusterspace.apiserver.store.interface import (
+    ABSENT,
+    Event,
+    EventType,
+    KeyValue,
+    Revision,
+)
+from clusterspace.apiserver.store.memory import IndexedStore
+from clusterspace.apiserver.store.watchers import MAXIMUM_WAITING_EVENTS
+from clusterspace.errors import (
+    Compacted,
+    FutureRevision,
+    MalformedObject,
+    OutcomeUnknown,
+    RevisionMismatch,
+    StoreClosed,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+    StoreUnreadable,
+    Unstorable,
+)
+from clusterspace.telemetry import metrics
+
+_log = structlog.get_logger(__name__)
+
+PAGE: Final = 500
+"""Keys per range when everything is read."""
+
+HISTORY: Final = 100_000
+"""How many revisions of the past are read at the start, where etcd still has them: a watch that a
+client began at another hub goes on here."""
+
+_ASK_PROGRESS_AFTER: Final = 0.01
+_ASK_PROGRESS_EVERY: Final = 0.1
+"""As Kubernetes does it, while somebody waits; most events need no asking."""
+
+_PULSE_SECONDS: Final = 1.0
+_SILENCE_SECONDS: Final = 4.0
+"""A watch that answers no progress request for this long is opened anew, on another member."""
+
+_WATCH_PAUSE: Final = 0.05, 1.0
+
+VERIFY_SECONDS: Final = 300.0
+"""How often what is in memory is compared with etcd, as Kubernetes compares its watch cache."""
+
+
+@dataclass(order=True, slots=True)
+class _Waiter:
+    revision: int
+    number: int
+    done: asyncio.Future[None] = field(compare=False)
+
+
+class KeyNames:
+    """How keys of the store are called in etcd: under its prefix, instead of under `root`."""
+
+    def __init__(self, prefix: str, root: str) -> None:
+        self._prefix = prefix.encode()
+        self._root = root
+        self.first = self._prefix + b"/"
+        self.end = self._prefix + b"0"
+        """The first name behind all that begin with `first`."""
+        self.marker = b"clusterspace" + self._prefix
+        """Outside of the prefix: says whose the prefix is."""
+
+    def to_etcd(self, key: str) -> bytes:
+        """Return the name of a key in etcd; Unstorable where it has none."""
+        if not key.startswith(f"{self._root}/"):
+            raise Unstorable(f"the key {key!r} does not begin with {self._root}/")
+        return self._prefix + key.removeprefix(self._root).encode()
+
+    def from_etcd(self, key: bytes) -> str:
+        """Return the key that has this name in etcd."""
+        return self._root + key.removeprefix(self._prefix).decode()
+
+
+class EtcdStore(IndexedStore):
+    """A Store on an etcd cluster, shared by any number of processes. Make one with `open`."""
+
+    def __init__(
+        self,
+        client: EtcdClient,
+        names: KeyNames,
+        index: Index,
+        *,
+        clock: Clock,
+        maximum_waiting_events: int,
+    ) -> None:
+        super().__init__(index, maximum_waiting_events=maximum_waiting_events)
+        self._client = client
+        self._names = names
+        self._clock = clock
+        self._waiters: list[_Waiter] = []
+        self._waiter_count = 0
+        self._wants_progress = asyncio.Event()
+        self._progress_timer: asyncio.TimerHandle | None = None
+        self._last_heard = clock.monotonic()
+        self._writes = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._sync_queued: asyncio.Future[Revision] | None = None
+        self._wants_sync = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+        self._trouble = ""
+        """Why the quorum does not answer, since it last did."""
+        self._is_full = False
+        self._stream: WatchStream | None = None
+        self._has_gone_back = False
+
+    @classmethod
+    async def open(
+        cls,
+        settings: EtcdSettings,
+        *,
+        root: str = "/registry",
+        maximum_waiting_events: int = MAXIMUM_WAITING_EVENTS,
+        clock: Clock | None = None,
+    ) -> "EtcdStore":
+        """Connect, read everything into memory, and follow it from there on.
+
+        Keys begin with `root`, in whose place etcd has the prefix of the settings.
+        Raises `StoreUnavailable` (nobody answers), `StoreUnreadable` (too old, not let in, or the
+        prefix is somebody else's).
+        """
+        clock = clock or SystemClock()
+        client = await EtcdClient.open(settings, clock=clock)
+        try:
+            names = KeyNames(settings.prefix, root)
+            await _claim(client, names, settings.prefix)
+            index, target = await _load(client, names)
+        except BaseException:
+            await client.close()
+            raise
+        store = cls(
+            client, names, index, clock=clock, maximum_waiting_events=maximum_waiting_events
+        )
+        store._running = asyncio.create_task(store._run(), name="etcd")  # noqa: TID251 - `close` awaits it
+        try:
+            await store._reach(target)
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    @property
+    def refuses_writes(self) -> str:
+        """Why writes are refused at present; empty when they are not."""
+        return self._trouble
+
+    @property
+    def client(self) -> EtcdClient:
+        """The connections, for whoever asks how etcd is."""
+        return self._client
+
+    # -- reading -------------------------------------------------------------------------------
+
+    # A request that joins the queue is served by a range that is sent after it joined, so the
+    # revision it gets is that of a moment within its own life. A range already on its way may have
+    # been answered by the quorum before something else was acknowledged, and does not count.
+    async def sync(self) -> Revision:
+        """Return when reads show all that any hub had acknowledged before this call."""
+        self._check_open()
+        queued = self._sync_queued
+        if queued is None:
+            queued = self._sync_queued = asyncio.get_running_loop().create_future()
+            self._wants_sync.set()
+        revision = await asyncio.shield(queued)
+        await self._reach(revision)
+        return self._index.revision
+
+    async def _ask_revisions(self) -> None:
+        """Ask the quorum for its revision, for all who wait at once, until cancelled."""
+        while True:
+            await self._wants_sync.wait()
+            self._wants_sync.clear()
+            waiting, self._sync_queued = self._sync_queued, None
+            if waiting is None:
+                continue
+            known = self._index.revision
+            try:
+                request = messages.range_request(self._names.marker)
+                answer = messages.read_range(await self._client.read(messages.RANGE, request))
+            except BaseException as error:
+                is_over = isinstance(error, asyncio.CancelledError)
+                _fail(waiting, StoreClosed("the store is closed") if is_over else error)
+                if not isinstance(error, StoreError):
+                    raise
+                self._note_trouble(str(error))
+                continue
+            self._note_trouble("")
+            if answer.revision < known:
+                # The quorum is behind what it has told us: it was restored from a backup. What is
+                # in the index may never have been, as far as etcd knows.
+                _log.error("etcd has gone back", from_revision=known, to=answer.revision)
+                self._has_gone_back = True
+                if self._stream is not None:
+                    self._stream.give_up("etcd has gone back")
+            if not waiting.done():
+                waiting.set_result(Revision(answer.revision))
+
+    async def _reach(self, revision: int) -> None:
+        """Wait until the index has come to a revision."""
+        if self._index.revision >= revision:
+            return
+        waiter = _Waiter(revision, self._waiter_count, asyncio.get_running_loop().create_future())
+        self._waiter_count += 1
+        heapq.heappush(self._waiters, waiter)
+        self._arm_progress(_ASK_PROGRESS_AFTER)
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                await waiter.done
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"etcd is at revision {revision}, and its watch has only shown this hub"
+                f" {self._index.revision} for {CALL_SECONDS:g} s",
+                was_sent=True,
+            ) from None
+
+    def _wake_waiters(self) -> None:
+        while self._waiters and self._waiters[0].revision <= self._index.revision:
+            waiter = heapq.heappop(self._waiters)
+            if not waiter.done.done():
+                waiter.done.set_result(None)
+
+    def _arm_progress(self, seconds: float) -> None:
+        if self._progress_timer is None:
+            loop = asyncio.get_running_loop()
+            self._progress_timer = loop.call_later(seconds, self._ask_progress)
+
+    def _ask_progress(self) -> None:
+        # Revisions that other keys of etcd use up make no event here; only the answer to this says
+        # that they have passed.
+        self._progress_timer = None
+        if self._waiters and not self._closed:
+            self._wants_progress.set()
+            self._arm_progress(_ASK_PROGRESS_EVERY)
+
+    # -- writing -------------------------------------------------------------------------------
+
+    async def put(self, key: str, value: bytes, *, expected: Revision | None = None) -> KeyValue:
+        """Set the key and return it as it now is, in the logs of a quorum."""
+        if expected is not None:
+            return await self._write(Put(key, value, expected))
+        while True:
+            present = self._index.get(key)
+            actual = ABSENT if present is None else present.mod_revision
+            with suppress(RevisionMismatch):
+                return await self._write(Put(key, value, actual))
+
+    async def delete(self, key: str, *, expected: Revision) -> KeyValue:
+        """Delete the key and return its last value with the revision of the delete."""
+        return await self._write(Delete(key, expected))
+
+    async def _write(self, write: Write) -> KeyValue:
+        self._check_open()
+        checked(write)
+        name = self._names.to_etcd(write.key)
+        if isinstance(write, Delete):
+            request = messages.delete_request(name, write.expected)
+        elif write.expected:
+            request = messages.update_request(name, write.value, write.expected)
+        else:
+            request = messages.create_request(name, write.value)
+        self._writes += 1
+        self._idle.clear()
+        try:
+            return await self._swap(write, request)
+        finally:
+            self._writes -= 1
+            if not self._writes:
+                self._idle.set()
+
+    # A transaction whose answer was lost may have been carried out, may be carried out later, or
+    # never. It is sent again all the same, and that is safe, because it compares: of the two at
+    # most one finds the key at the expected revision.
+    #
+    #     first   sent, no answer           second  succeeded      the first never counts any more
+    #     first   sent, no answer           second  key has moved  who moved it? The first change
+    #                                                              after `expected` says: ours has
+    #                                                              our value, byte for byte
+    #
+    # Without an answer to any of them the caller learns just that, and nothing is claimed.
+    async def _swap(self, write: Write, request: bytes) -> KeyValue:
+        deadline = self._clock.monotonic() + CALL_SECONDS
+        since = self._index.revision
+        was_sent = False
+        for pause in clocks.exponential(0.02, 0.5):
+            try:
+                answer = messages.read_txn(await self._client.call(messages.TXN, request))
+            except StoreFull as error:
+                self._is_full = True
+                self._note_trouble(str(error))
+                raise
+            except StoreUnavailable as error:
+                self._note_trouble(str(error))
+                was_sent = was_sent or error.was_sent
+                if self._clock.monotonic() + pause < deadline and not self._closed:
+                    await self._clock.sleep(pause)
+                    continue
+                if not was_sent:
+                    raise
+                raise OutcomeUnknown(
+                    f"{write.key}: etcd did not answer, so the write may or may not have been"
+                    f" carried out: read it before you write it again ({error})"
+                ) from None
+            break
+        else:
+            raise AssertionError("the pauses never end")
+        self._is_full = False
+        self._note_trouble("")
+        try:
+            await self._reach(answer.revision)
+        except StoreUnavailable as error:
+            if not answer.succeeded:
+                raise
+            raise OutcomeUnknown(f"{write.key}: it is stored, but {error}") from None
+        if answer.succeeded:
+            return self._written(write, Revision(answer.revision))
+        return self._refused(write, answer, since, was_sent=was_sent)
+
+    def _written(self, write: Write, revision: Revision) -> KeyValue:
+        with suppress(Compacted):
+            for event in self._index.changes_of(write.key, Revision(revision - 1)):
+                if event.revision == revision:
+                    return answer_to(event)
+        # Everything was read anew in between: the past is not in the index, the present may be.
+        present = self._index.get(write.key)
+        created = revision if present is None else min(present.create_revision, revision)
+        value = write.value if isinstance(write, Put) else b""
+        return KeyValue(write.key, value, created, revision)
+
+    def _refused(
+        self, write: Write, answer: TxnAnswer, since: Revision, *, was_sent: bool
+    ) -> KeyValue:
+        """Raise RevisionMismatch, unless an earlier try of this very write is in its own way."""
+        expected = write.expected or ABSENT
+        if was_sent:
+            try:
+                changes = self._index.changes_of(write.key, since)
+            except Compacted:
+                raise OutcomeUnknown(
+                    f"{write.key}: etcd did not answer at first, and what came of that is forgotten"
+                ) from None
+            for each in changes:
+                was_at = ABSENT if each.previous is None else each.previous.mod_revision
+                if was_at != expected:
+                    continue
+                if isinstance(write, Put) and not each.is_delete and each.value == write.value:
+                    return answer_to(each)
+                if isinstance(write, Delete) and each.is_delete:
+                    raise OutcomeUnknown(f"{write.key} was deleted, by this request or by another")
+        actual = ABSENT
+        if answer.current is not None:
+            actual = Revision(answer.current.mod_revision)
+        elif not expected:
+            # A create that was refused is not told by what; at its revision the index knows.
+            with suppress(Compacted, FutureRevision):
+                found = self._index.get(write.key, Revision(answer.revision))
+                actual = ABSENT if found is None else found.mod_revision
+        raise RevisionMismatch(write.key, expected, actual)
+
+    def _note_trouble(self, why: str) -> None:
+        """Log once that etcd cannot be written, and once that it can again."""
+        if not why and self._is_full:
+            return  # a read that works says nothing about room for writes
+        if bool(why) != bool(self._trouble):
+            if why:
+                _log.error("the store is read-only until etcd answers", reason=why)
+            else:
+                _log.info("etcd answers again, and the store is written to")
+        self._trouble = why
+
+    # -- following -----------------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        """Feed the index from the watch, whatever happens to it, until cancelled."""
+        pauses: Iterator[float] = clocks.exponential(*_WATCH_PAUSE)
+        while True:
+            before = self._index.revision
+            try:
+                if self._has_gone_back:
+                    await self._reload("etcd has gone back: it was restored from a backup")
+                    self._has_gone_back = False
+                await self._watch_once()
+            except StoreUnavailable as error:
+                _log.warning("the watch of etcd broke and is opened anew", reason=str(error))
+            except (Compacted, MalformedObject) as error:
+                oldest = error.oldest if isinstance(error, Compacted) else 0
+                with suppress(StoreUnavailable):  # then the watch finds the same gap again
+                    await self._reload(str(error), oldest)
+            except StoreError as error:
+                _log.error("etcd cannot be watched, and is tried again", reason=str(error))
+            if self._index.revision > before:
+                pauses = clocks.exponential(*_WATCH_PAUSE)
+            await self._clock.sleep(next(pauses))
+
+    async def _watch_once(self) -> None:
+        names = self._names
+        async with self._client.watch() as stream:
+            start = self._index.revision + 1
+            await stream.write(messages.watch_request(names.first, names.end, start))
+            self._last_heard = self._clock.monotonic()
+            self._stream = stream  # from here on `_pulse` writes: one at a time, says gRPC
+            try:
+                while (data := await stream.read()) is not None:
+                    self._last_heard = self._clock.monotonic()
+                    self._take(messages.read_watch(data))
+            finally:
+                self._stream = None
+        raise StoreUnavailable("etcd ended the watch", was_sent=False)
+
+    def _take(self, answer: WatchAnswer) -> None:
+        """Bring the index up to what an answer says. Nothing is awaited: readers see all of it."""
+        if answer.canceled:
+            if answer.compact_revision:
+                raise Compacted(self._index.revision + 1, answer.compact_revision)
+            raise StoreUnavailable(f"etcd ended the watch: {answer.reason}", was_sent=False)
+        events = tuple(self._events_of(answer.changes))
+        if events:
+            self._publish(events)
+        elif not answer.created and answer.revision > self._index.revision:
+            # No events, and not the greeting: an answer to a progress request. All that happened
+            # up to its revision has been sent before it.
+            self._advance(Revision(answer.revision))
+        self._wake_waiters()
+
+    def _events_of(self, changes: list[Change]) -> Iterator[Event]:
+        changed: dict[str, KeyValue | None] = {}
+        for change in changes:
+            stored = change.stored
+            if stored.mod_revision <= self._index.revision:
+                continue  # the watch was opened anew: this one is known
+            key = self._names.from_etcd(stored.key)
+            previous = changed[key] if key in changed else self._index.get(key)
+            if not change.is_delete:
+                item = changed[key] = _item(self._names, stored)
+                yield Event(EventType.PUT, item, previous)
+            elif previous is not None:
+                changed[key] = None
+                gone = KeyValue(key, b"", ABSENT, Revision(stored.mod_revision))
+                yield Event(EventType.DELETE, gone, previous)
+
+    async def _pulse(self) -> None:
+        """Ask for progress when somebody waits for it, and now and then to hear that etcd lives."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PULSE_SECONDS):
+                    await self._wants_progress.wait()
+            self._wants_progress.clear()
+            stream = self._stream
+            if stream is None:
+                continue
+            if self._clock.monotonic() - self._last_heard > _SILENCE_SECONDS:
+                stream.give_up("its watch went silent")
+            else:
+                await stream.write_if_open(messages.progress_request())
+
+    async def _run(self) -> None:
+        async with Supervisor(self._clock, report) as tasks:
+            keep_all(
+                tasks,
+                {
+                    "watch of etcd": self._follow,
+                    "pulse of the watch of etcd": self._pulse,
+                    "revision of the quorum": self._ask_revisions,
+                },
+            )
+            await asyncio.Event().wait()  # until cancelled
+
+    async def _reload(self, why: str, at: int = 0) -> None:
+        """Read everything as it was at a revision, or is now, and go on from there.
+
+        Watchers have to list again, unless it is the same that they have seen: a gap in the log in
+        which nothing happened under our prefix is nobody's trouble.
+        """
+        index, _ = await _load(self._client, self._names, at=at)
+        old = self._index
+        if index.revision >= old.revision and index.holds_same_as(old):
+            _log.info("the watch of etcd had a gap in which nothing changed", reason=why)
+            self._advance(index.revision)
+        else:
+            _log.warning("everything is read from etcd anew", reason=why, revision=index.revision)
+            metrics.store_reloaded("gap")
+            self._replace_index(index, Compacted(old.revision, index.oldest))
+        self._wake_waiters()
+
+    # -- forgetting and ending -----------------------------------------------------------------
+
+    async def compact(self, revision: Revision) -> None:
+        """Forget every older revision, in etcd and here."""
+        self._check_open()
+        if revision > self._index.revision:
+            raise FutureRevision(revision, self._index.revision)
+        if revision > self._index.oldest:
+            await compact_etcd(self._client, revision)
+        await self.forget(revision)
+
+    async def forget(self, revision: Revision) -> None:
+        """Forget every older revision here only: memory is this hub's, etcd is everybody's."""
+        self._check_open()
+        await self._forget(revision)
+
+    async def verify(self) -> list[str]:
+        """Compare what is held with what etcd has at the same revision; return keys that differ.
+
+        Values are not compared: the revision of a key is never used for two of them.
+        """
+        at = self._index.revision
+        differing: list[str] = []
+        last: str | None = None
+        async for page in _pages(self._client, self._names, at, keys_only=self._client.is_etcd):
+            theirs = {self._names.from_etcd(each.key): each.mod_revision for each in page.items}
+            cached = self._index.page("", start_after=last, limit=None, at=at)
+            ours = {each.key: each.mod_revision for each in cached.items}
+            last = max(theirs) if page.more else None
+            differing += sorted(
+                key
+                for key in theirs.keys() | ours.keys()
+                if (last is None or key <= last) and theirs.get(key) != ours.get(key)
+            )
+        return differing
+
+    async def verify_forever(self) -> None:
+        """Compare every few minutes; a difference is logged and counted, and all is read anew."""
+        while True:
+            await self._clock.sleep(VERIFY_SECONDS)
+            with suppress(StoreUnavailable, Compacted):
+                differing = await self.verify()
+                if differing:
+                    metrics.store_reloaded("difference")
+                    _log.error(
+                        "what is in memory differs from etcd, and is read anew",
+                        keys=len(differing),
+                        first=differing[0],
+                    )
+                    await self._reload("it differed from etcd")
+
+    async def close(self) -> None:
+        """Finish the writes already taken, end every watch, let go of the connections."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._idle.wait()
+        if self._progress_timer is not None:
+            self._progress_timer.cancel()
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait([self._running])
+        if self._sync_queued is not None:
+            _fail(self._sync_queued, StoreClosed("the store is closed"))
+        for waiter in self._waiters:
+            _fail(waiter.done, StoreClosed("the store is closed"))
+        self._watchers.close()
+        await self._client.close()
+
+
+async def compact_etcd(client: EtcdClient, revision: int) -> None:
+    """Have etcd forget what was superseded before a revision; what is forgotten already is fine."""
+    with suppress(Compacted):
+        await client.read(messages.COMPACT, messages.compact_request(revision))
+
+
+def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)
+        future.exception()  # whoever waited may have gone: nobody needs to hear of it
+
+
+def _item(names: KeyNames, stored: Stored) -> KeyValue:
+    return KeyValue(
+        names.from_etcd(stored.key),
+        stored.value,
+        Revision(stored.create_revision),
+        Revision(stored.mod_revision),
+    )
+
+
+# -- reading everything --------------------------------------------------------------------------
+
+
+async def _claim(client: EtcdClient, names: KeyNames, prefix: str) -> None:
+    """Make sure that the prefix is ours: marked so, or empty, and then marked."""
+    marker = await client.read(messages.RANGE, messages.range_request(names.marker))
+    if messages.read_range(marker).items:
+        return
+    anything = messages.range_request(names.first, names.end, limit=1)
+    found = messages.read_range(await client.read(messages.RANGE, anything)).items
+    if found:
+        raise StoreUnreadable(
+            f"etcd has {found[0].key.decode(errors='replace')} under {prefix}, which no hub has"
+            " written: another API server may live there. Choose another --etcd-prefix"
+        )
+    # Created twice by two hubs that start together, or by one whose answer was lost: the second
+    # time it is there, and that is all that is wanted.
+    await client.read(messages.TXN, messages.create_request(names.marker, b"hub"))
+
+
+async def _load(
+    client: EtcdClient, names: KeyNames, *, at: int | None = None
+) -> tuple[Index, Revision]:
+    """Read everything as it was at a revision, and return it with the revision of the quorum.
+
+    0 is the present; None as far back as etcd remembers, within reason, so that the watch which
+    goes on from there brings the past along.
+    """
+    while True:
+        marker = await client.read(messages.RANGE, messages.range_request(names.marker))
+        present = messages.read_range(marker).revision
+        base = max(1, present - HISTORY) if at is None else at or present
+        try:
+            try:
+                items = [_item(names, each) async for each in _all(client, names, base)]
+            except Compacted:
+                base = await _oldest(client, names, base) or present
+                items = [_item(names, each) async for each in _all(client, names, base)]
+        except Compacted:
+            continue  # it was compacted while it was read
+        return Index(items, revision=Revision(base)), Revision(present)
+
+
+async def _oldest(client: EtcdClient, names: KeyNames, base: int) -> int:
+    """Return the oldest revision etcd remembers, which it says to a watch from before it; or 0."""
+    with suppress(StoreUnavailable, TimeoutError):
+        async with asyncio.timeout(CALL_SECONDS), client.watch() as stream:
+            await stream.write(messages.watch_request(names.first, names.end, base))
+            while (data := await stream.read()) is not None:
+                answer = messages.read_watch(data)
+                if answer.canceled or answer.changes:
+                    return answer.compact_revision
+    return 0
+
+
+async def _all(client: EtcdClient, names: KeyNames, at: int) -> AsyncGenerator[Stored]:
+    async for page in _pages(client, names, at):
+        for item in page.items:
+            yield item
+
+
+async def _pages(
+    client: EtcdClient, names: KeyNames, at: int, *, keys_only: bool = False
+) -> AsyncGenerator[RangeAnswer]:
+    start = names.first
+    while True:
+        request = messages.range_request(
+            start, names.end, limit=PAGE, revision=at, keys_only=keys_only
+        )
+        page = messages.read_range(await client.read(messages.RANGE, request))
+        yield page
+        if not page.more or not page.items:
+            return
+        start = page.items[-1].key + b"\0"

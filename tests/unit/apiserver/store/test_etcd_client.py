@@ -1,0 +1,65 @@
+"""Which etcd is trusted, which addresses are taken, and what bytes mean."""
+
+import pytest
+
+from clusterspace.apiserver.store.etcd import messages
+from clusterspace.apiserver.store.etcd.client import EtcdSettings, version_trouble
+from clusterspace.errors import MalformedObject, UnusableConfiguration
+from clusterspace.testing.etcd import refusal_of_range, refusal_of_txn, refusal_of_watch
+
+
+@pytest.mark.parametrize(
+    ("version", "trusted"),
+    [
+        ("3.3.27", False),
+        ("3.4.30", False),
+        ("3.4.31", True),
+        ("3.5.1", False),
+        ("3.5.12", False),
+        ("3.5.13", True),
+        ("3.6.0", True),
+        ("3.7.0-rc.1", True),
+        ("4.0.0", True),
+        ("", True),
+    ],
+)
+def test_versions_that_lose_data_are_not_trusted(version: str, trusted: bool) -> None:
+    trouble = version_trouble(version)
+    assert (trouble == "") == trusted
+    assert trusted or "lose what they acknowledged" in trouble
+
+
+@pytest.mark.parametrize(
+    ("settings", "place"),
+    [
+        (EtcdSettings(()), "--etcd-servers"),
+        (EtcdSettings(("10.0.0.1:2379",)), "--etcd-servers"),
+        (EtcdSettings(("https://10.0.0.1:2379/path",)), "--etcd-servers"),
+        (EtcdSettings(("https://a:2379", "http://b:2379")), "either all are https"),
+        (EtcdSettings(("https://a:2379",), prefix="registry"), "--etcd-prefix"),
+        (EtcdSettings(("https://a:2379",), prefix="/registry/"), "--etcd-prefix"),
+    ],
+)
+def test_settings_that_cannot_work_are_named(settings: EtcdSettings, place: str) -> None:
+    with pytest.raises(UnusableConfiguration, match=place):
+        settings.check()
+
+
+def test_what_is_written_is_within_the_grammar_of_kine() -> None:
+    for txn in (
+        messages.create_request(b"/a", b"1"),
+        messages.update_request(b"/a", b"1", 7),
+        messages.delete_request(b"/a", 7),
+        messages.compaction_mark_request(7, 0),
+    ):
+        assert refusal_of_txn(txn) == ""
+    assert refusal_of_range(messages.range_request(b"/a", b"/b", limit=5, revision=7)) == ""
+    assert refusal_of_range(messages.range_request(b"/a", keys_only=True)) != ""
+    assert refusal_of_watch(messages.watch_request(b"/a", b"/b", 7)) == ""
+    assert refusal_of_watch(messages.progress_request()) == ""
+
+
+@pytest.mark.parametrize("data", [b"\x0a\x05ab", b"\x0a", b"\x12\xff", b"\x08" + b"\xff" * 11])
+def test_an_answer_that_is_cut_short_is_refused(data: bytes) -> None:
+    with pytest.raises(MalformedObject):
+        messages.read_range(data)
