@@ -40,7 +40,12 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 # Programs written in Go, kubectl and kube-apiserver, have memory enough for the time they run.
-os.environ.setdefault("GOGC", "400")
+os.environ.setdefault("GOGC", "off")
+os.environ.setdefault("GOMEMLIMIT", "600MiB")
+
+# Nobody here is trusted because of the authorities of the machine, of which there are a hundred
+# and more: whoever makes a TLS context, as aiohttp does when it is imported, need not read them.
+os.environ.setdefault("SSL_CERT_FILE", os.devnull)
 
 _errors: list[str] = []
 

@@ -58,6 +58,9 @@ ELSEWHERE = {
 }  # fmt: skip
 """Pages about the tree, or written and checked by a test of their own."""
 
+QUICKER = ("GOGC", "GOMEMLIMIT", "SSL_CERT_FILE")
+"""What `tests/conftest.py` has programs spare."""
+
 
 def environment(directory: Path) -> dict[str, str]:
     """Return what a reader's shell has: our commands, and free ports instead of the usual ones."""
@@ -67,7 +70,7 @@ def environment(directory: Path) -> dict[str, str]:
         "HOME": str(directory),
         LIFELINE: os.environ[LIFELINE],
         # The tree that is tested may be another than the one that is installed.
-        **({"PYTHONPATH": found} if (found := os.environ.get("PYTHONPATH")) else {}),
+        **{name: os.environ[name] for name in ("PYTHONPATH", *QUICKER) if name in os.environ},
         "CLUSTERSPACE_UP_HUB_PORT": "0",
         "CLUSTERSPACE_UP_FLEET_PORT": "0",
     }

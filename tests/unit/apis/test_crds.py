@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from clusterspace.apis import crds
 from clusterspace.apis.crds import definition, definitions
 from clusterspace.apiserver.admission.unenforced import UNATTENDED
 from clusterspace.apiserver.custom_resources import resource_of
@@ -285,3 +286,50 @@ def test_a_placement_keeps_what_cannot_be_changed(before, after):
     new = rules.default(_object("p", {"resourceSelectors": selectors, **after}))
     assert rules.validate_create(old) == ()
     assert rules.validate_update(new, old, "") != ()
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """Return a directory that has one definition and may keep what was parsed of it."""
+    source = next(crds._DIRECTORY.glob("*.yaml"))
+    (tmp_path / source.name).write_bytes(source.read_bytes())
+    monkeypatch.setattr(crds, "_DIRECTORY", tmp_path)
+    monkeypatch.setattr(crds, "_PARSED", tmp_path / "__pycache__" / "definitions.json")
+    return tmp_path
+
+
+def read_again():
+    return crds.definitions.__wrapped__()
+
+
+def test_a_definition_that_was_parsed_once_is_not_parsed_again(package, monkeypatch):
+    first = read_again()
+    monkeypatch.delattr(crds, "_parse")
+
+    assert read_again() == first
+    assert [path.name for path in (package / "__pycache__").iterdir()] == ["definitions.json"]
+
+
+def test_a_definition_that_changed_is_parsed_anew(package):
+    read_again()
+    (source,) = package.glob("*.yaml")
+    source.write_text(source.read_text().replace("\n  name: ", "\n  name: un", 1))
+
+    (found,) = read_again()
+
+    assert name_of(found).startswith("un")
+
+
+@pytest.mark.parametrize("kept", [b"", b"[]", b'{"cut', b"\xff"])
+def test_what_is_no_record_of_definitions_is_passed_over(package, kept):
+    first = read_again()
+    crds._PARSED.write_bytes(kept)
+
+    assert read_again() == first
+    assert len(crds._PARSED.read_bytes()) > len(kept)
+
+
+def test_where_nothing_may_be_kept_definitions_are_read_all_the_same(package):
+    (package / "__pycache__").write_text("in the way")
+
+    assert len(read_again()) == 1
