@@ -47,6 +47,7 @@
     ├── CannotJoin                   a cluster that may not become a member, and why
     ├── CannotLeave                  a cluster that cannot be taken out now, and what it waits for
     ├── CannotPromote                an object that is not taken over, and why
+    ├── CannotInstall                an API server that cannot be made the hub, and why
     ├── BlindWrite                   a write of ours that could undo what somebody else wrote
     ├── MixedCommit                  spec and status were changed in one go
     ├── LeadershipLost               somebody else leads now, or may
@@ -453,6 +454,14 @@ class CannotLeave(ClusterspaceError):
     def __init__(self, cluster: str, why: str) -> None:
         super().__init__(f"cluster {cluster} cannot leave: {why}")
         self.cluster = cluster
+        self.why = why
+
+
+class CannotInstall(ClusterspaceError):
+    """An API server cannot become the hub; `why` says what stands against it."""
+
+    def __init__(self, server: str, why: str) -> None:
+        super().__init__(f"the API server at {server} cannot become the hub: {why}")
         self.why = why
 
 

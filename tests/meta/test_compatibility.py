@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from clusterspace.apiserver.admission.unenforced import FIELDS, KINDS
+from clusterspace.apiserver.kubernetes_hub.promises import PROMISES, SHORTFALLS
 from clusterspace.builtins.resource_model import Persistence
 from clusterspace.builtins.resources import all_resources
 
@@ -52,3 +53,20 @@ def test_every_kind_that_is_warned_of_is_served() -> None:
     served = {(each.info.group, each.info.kind) for each in all_resources()}
 
     assert KINDS.keys() <= served
+
+
+def test_the_page_on_a_kube_apiserver_as_the_hub_says_what_doctor_says() -> None:
+    def quoted(names: tuple[str, ...]) -> str:
+        return ", ".join(f"`{each}`" for each in names)
+
+    promises = [
+        f"| {each.rule} | {each.says} | {quoted(each.webhooks)} | {quoted(each.policies)} |"
+        for each in PROMISES
+    ]
+    shortfalls = [f"| {each.rule} | {each.says} |" for each in SHORTFALLS]
+
+    lines = section("What holds there", "guides/kubernetes-hub.md").splitlines()
+    rows = [line.replace("|  |", "| |") for line in lines if line[:1] == "|"]
+
+    wanted = [line.replace("|  |", "| |") for line in (*promises, *shortfalls)]
+    assert [row for row in rows if not row.startswith(("| rule |", "|---"))] == wanted

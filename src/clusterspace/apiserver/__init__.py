@@ -23,6 +23,7 @@ housekeeping.py   what happens later: namespaces end, owners' children go, event
 flow_control.py   whether a FlowSchema's priority level is there
 protection.py     volumes and claims that are deleted go once nobody uses them
 quota_controller.py       how much of ResourceQuotas is used, counted from what is stored
+kubernetes_hub/   our rules on a kube-apiserver that is the hub
 kubernetes_service.py     `default/kubernetes`: where this server is, for programs in the cluster
 
 http/             sockets, requests, the chain of steps, answers; the gateway stands on it too

@@ -6,12 +6,15 @@ Processes:
     fleet.py        the fleet API server: many clusters behind one address
     controllers.py  membership, propagation and execution, behind one lease
     agent.py        the agent of a Pull cluster
+    webhook.py      the hub's rules, for a kube-apiserver that is the hub
     sim.py          a simulated member
     chains.py       the steps a request goes through, of both API servers
     local/          all of these on one machine, as `clusterspace up` runs them
 
 For one run of a command:
 
+    init.py         `init`: a kube-apiserver becomes the hub
+    hub_rules.py    which rules hold on such a hub, for `doctor`
     membership.py   `join`, `unjoin`, `register`, `unregister`
     tokens.py       `token`
     revocations.py  `certs revoke`, `revoked`, `reinstate`

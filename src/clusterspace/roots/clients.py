@@ -14,7 +14,11 @@ from urllib.parse import urlsplit
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.client.connection import Connection, ConnectionLimits, Connections, WriteGuard
 from clusterspace.client.endpoints import LOOPBACK, AddressRules, Network, look_up, read_address
-from clusterspace.client.kubeconfig import kubeconfig_files, read_kubeconfig
+from clusterspace.client.kubeconfig import (
+    in_cluster_settings,
+    kubeconfig_files,
+    read_kubeconfig,
+)
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import (
     ConnectionSettings,
@@ -49,12 +53,15 @@ def hub_settings(kubeconfig: Path | None, context: str = "") -> ConnectionSettin
 def component_settings(component: str, kubeconfig: Path | None) -> ConnectionSettings:
     """Return how a component of the control plane reaches the hub, as itself.
 
-    The file given, else KUBECONFIG, else what a hub on this machine wrote for the component. Never
-    the administrator's by default: what is not given cannot be stolen.
+    The file given, else KUBECONFIG, else what a hub on this machine wrote for the component, else
+    the account of the pod it runs in. Never the administrator's by default: what is not given
+    cannot be stolen.
     """
     if kubeconfig is None and not os.environ.get("KUBECONFIG"):
         local = [_LOCAL.parent / each / "parts" / component / "kubeconfig" for each in ("", HUB)]
         kubeconfig = next((each for each in local if each.exists()), local[0])
+        if not kubeconfig.exists() and os.environ.get("KUBERNETES_SERVICE_HOST"):
+            return in_cluster_settings(os.environ, cluster=HUB)
     return hub_settings(kubeconfig)
 
 

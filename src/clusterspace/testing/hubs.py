@@ -6,7 +6,7 @@ import shutil
 import socket
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -18,23 +18,40 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apiserver.http.users import MemberIdentities
+from clusterspace.apiserver.identity.authority import Authority
 from clusterspace.client.connection import Connection
 from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.requests import ApiRequest
 from clusterspace.client.resources import ClusterClient
-from clusterspace.client.settings import AuthInfo, ConnectionSettings, Trust
+from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trust
 from clusterspace.errors import ClusterspaceError
 from clusterspace.roots.hub import running_hub
-from clusterspace.roots.installation import Installation
+from clusterspace.roots.init import InitRequest, initialize
+from clusterspace.roots.installation import Installation, write_pair
 from clusterspace.roots.settings import HubSettings
+from clusterspace.roots.webhook import WebhookSettings, running_webhook
 
 ASSETS: Final = Path("/usr/local/kubebuilder/bin")
 """Where controller authors have these programs, unless KUBEBUILDER_ASSETS says otherwise."""
 
+_HUB_CONTROLLERS: Final = (
+    "namespace-controller",
+    "garbage-collector-controller",
+    "certificatesigningrequest-signing-controller",
+)
+"""What runs beside a hub: no workloads, for they are templates there."""
+
+_SIGNING: Final = (
+    ("cert", "crt"),
+    ("key", "key"),
+)
 _TOKEN: Final = "admin-token"  # noqa: S105 - of a server that lives as long as a test
 _START_SECONDS: Final = 150.0
 """A kube-apiserver is ready after three; on a machine with much else to do it took over 60."""
+
+OURS, KUBERNETES = "clusterspace", "kubernetes"
+"""Kinds of hubs: our own, and a kube-apiserver that `clusterspace init` made one."""
 
 MASTERS_TRAVEL: Final = MemberIdentities(passes_masters=True)
 """Administrators of the hub are administrators of its members."""
@@ -113,11 +130,16 @@ def find_real_kubernetes() -> Path | None:
 
 @asynccontextmanager
 async def real_server_for_test(
-    directory: Path, *arguments: str, name: str = "real", without: str = "ServiceAccount"
+    directory: Path,
+    *arguments: str,
+    name: str = "real",
+    without: str = "ServiceAccount",
+    tokens: str = "",
 ) -> AsyncGenerator[RealServer]:
     """Run etcd and kube-apiserver; skip the asking test, by name, where they are not installed.
 
     `without` are the admission plug-ins it lacks: most tests have nobody who makes accounts.
+    `tokens` are lines of its token file, beside the administrator's.
     """
     assets = find_real_kubernetes()
     if assets is None:
@@ -141,7 +163,7 @@ async def real_server_for_test(
     )
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(_running(assets / "etcd", etcd, directory))
-        flags = [*_apiserver_flags(directory, etcd_url, port), *arguments]
+        flags = [*_apiserver_flags(directory, etcd_url, port, tokens), *arguments]
         flags += [f"--disable-admission-plugins={without}"] if without else []
         server = await stack.enter_async_context(
             _running(assets / "kube-apiserver", flags, directory)
@@ -151,8 +173,43 @@ async def real_server_for_test(
 
 
 @asynccontextmanager
+async def kubernetes_hub_for_test(
+    directory: Path, *, tokens: str = ""
+) -> AsyncGenerator[ConnectionSettings]:
+    """Run a real kube-apiserver that `clusterspace init` made the hub, and our webhook beside it.
+
+    Kubeconfigs of its parts are where those of our own hub are. `tokens` are lines of a file as
+    kube-apiserver reads it.
+    """
+    now = SystemClock().now()
+    write_pair(Authority.create("clients", now).pair, directory / "ca.crt", directory / "ca.key")
+    real = real_server_for_test(
+        directory,
+        f"--client-ca-file={directory / 'ca.crt'}",
+        "--enable-bootstrap-token-auth",
+        name="hub",
+        tokens=tokens,
+    )
+    signing = [f"--cluster-signing-{each}-file={directory}/ca.{end}" for each, end in _SIGNING]
+    async with (
+        real as server,
+        real_controllers_for_test(server, directory, *_HUB_CONTROLLERS, flags=signing),
+    ):
+        trust = Trust(Pem(file=directory / "certificates" / "apiserver.crt"))
+        settings = replace(server.settings, trust=trust)
+        port = free_port()
+        asked = InitRequest(f"https://127.0.0.1:{port}", kubeconfigs=directory)
+        await initialize(asked, settings, lambda _: None)
+        webhook = WebhookSettings(
+            part_of_hub(directory, "webhook"), port=port, member_cidrs=LOOPBACK
+        )
+        async with running_webhook(webhook):
+            yield settings
+
+
+@asynccontextmanager
 async def real_controllers_for_test(
-    real: RealServer, directory: Path, *controllers: str
+    real: RealServer, directory: Path, *controllers: str, flags: Sequence[str] = ()
 ) -> AsyncGenerator[None]:
     """Run these controllers of a kube-controller-manager beside a kube-apiserver.
 
@@ -163,14 +220,15 @@ async def real_controllers_for_test(
         pytest.skip("no kube-controller-manager: set KUBEBUILDER_ASSETS to where it is")
     kubeconfig = directory / "controllers.kubeconfig"
     kubeconfig.write_bytes(_admin_kubeconfig(real.settings.server))
-    flags = [
+    arguments = [
         f"--kubeconfig={kubeconfig}",
         f"--service-account-private-key-file={directory / 'sa.key'}",
         f"--controllers={','.join(controllers)}",
         "--leader-elect=false",
         "--secure-port=0",
+        *flags,
     ]
-    async with _running(program, flags, directory):
+    async with _running(program, arguments, directory):
         yield
 
 
@@ -212,10 +270,10 @@ def _admin_kubeconfig(server: str) -> bytes:
     )
 
 
-def _apiserver_flags(directory: Path, etcd_url: str, port: int) -> list[str]:
+def _apiserver_flags(directory: Path, etcd_url: str, port: int, more: str) -> list[str]:
     key, tokens = directory / "sa.key", directory / "tokens.csv"
     key.write_bytes(_private_key())
-    tokens.write_text(f'{_TOKEN},admin,admin,"system:masters"\n')
+    tokens.write_text(f'{_TOKEN},admin,admin,"system:masters"\n{more}')
     return [
         f"--etcd-servers={etcd_url}",
         f"--secure-port={port}",

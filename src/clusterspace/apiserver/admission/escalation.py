@@ -226,6 +226,15 @@ async def _compare(admission: Admission, comparisons: list[Comparison]) -> None:
         await admission.run(require_all)
 
 
+def carries_rights(admission: Admission) -> bool:
+    """Whether the object holds manifests that grant rights on a member, in somebody's own name."""
+    info = admission.served.info
+    is_carrier = (info.group, info.kind) in _CARRIERS and not admission.subresource
+    if not is_carrier or carries_for_others(admission.user):
+        return False
+    return any(True for _ in _carried_roles(admission, admission.new))
+
+
 def _carried_roles(admission: Admission, carrier: Object) -> Iterator[Object]:
     """Yield what is RBAC's among the manifests of a carrier; the schema has not been asked yet."""
     info = admission.served.info

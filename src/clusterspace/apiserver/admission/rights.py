@@ -13,7 +13,7 @@ from clusterspace.apis.works import template_of
 from clusterspace.apiserver.access import components
 from clusterspace.apiserver.access.agents import scope_of
 from clusterspace.apiserver.access.authorizer import HubAuthorizer, resource_attributes
-from clusterspace.apiserver.http.guards import refusal
+from clusterspace.apiserver.http.guards import Authorizer, refusal
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.state import Admission, HubState, Plugin
 from clusterspace.errors import Forbidden
@@ -63,7 +63,7 @@ class OwnerRight(Plugin):
     asked: the AgentGuard says which owners they may name.
     """
 
-    def __init__(self, authorizer: HubAuthorizer) -> None:
+    def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
     async def admit(self, hub: HubState, admission: Admission) -> Object:
@@ -75,7 +75,7 @@ class OwnerRight(Plugin):
         if (before or None) == (after or None):
             return new
         needed = _request_for("delete", admission)
-        if not self._authorizer.decide_now(admission.user, needed).allowed:
+        if not (await self._authorizer.decide(admission.user, needed)).allowed:
             why = "metadata.ownerReferences says when it is deleted; changing it needs this right"
             raise refusal(admission.user, needed, why)
         return new
@@ -89,7 +89,7 @@ class TemplateRight(Plugin):
     workloads, who may name any Secret: this needs the right to get all that may be needed.
     """
 
-    def __init__(self, authorizer: HubAuthorizer) -> None:
+    def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
     async def admit(self, hub: HubState, admission: Admission) -> Object:
@@ -108,7 +108,7 @@ class TemplateRight(Plugin):
         needed = resource_attributes(
             "get", group, plural, version=version, namespace=namespace, name=name
         )
-        if not self._authorizer.decide_now(user, needed).allowed:
+        if not (await self._authorizer.decide(user, needed)).allowed:
             why = (
                 f"it would place {kind} {about.key}, and user {quoted(user.name)} may not get that"
             )
@@ -116,7 +116,7 @@ class TemplateRight(Plugin):
         # About whole kinds: what the template needs may change after this.
         for plural in _DEPENDENCIES if find_at(binding, "spec", "propagateDeps") else ():
             needed = resource_attributes("get", "", plural, version="v1", namespace=namespace)
-            if not self._authorizer.decide_now(user, needed).allowed:
+            if not (await self._authorizer.decide(user, needed)).allowed:
                 why = (
                     f"spec.propagateDeps would place any {plural} that the object needs, and user "
                     f"{quoted(user.name)} may not get all of them"
@@ -144,7 +144,7 @@ class CredentialsRight(Plugin):
     on `memberclusters/credentials`.
     """
 
-    def __init__(self, authorizer: HubAuthorizer) -> None:
+    def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
     async def admit(self, hub: HubState, admission: Admission) -> Object:
@@ -168,7 +168,7 @@ class CredentialsRight(Plugin):
             subresource=CREDENTIALS_SUBRESOURCE,
             name=name_of(new),
         )
-        if not self._authorizer.decide_now(admission.user, needed).allowed:
+        if not (await self._authorizer.decide(admission.user, needed)).allowed:
             why = (
                 f'{says}; a ClusterRole that joins clusters has verb "update" on resource '
                 f'"{needed.resource}/{CREDENTIALS_SUBRESOURCE}"'

@@ -4,6 +4,7 @@ local.py        `up`, `down`, `logs`: a fleet on this machine
 health.py       `status`, `doctor`: how a fleet is, here or elsewhere
 servers.py      `hub`, `fleet`, `sim`: run an API server
 controllers.py  `controllers`, `agent`: run what works beside the servers
+init.py         `init`, `webhook`: a kube-apiserver becomes the hub
 
 membership.py   `join`, `unjoin` (the hub reaches the cluster), `register`, `unregister` (it dials)
 tokens.py       `token`: let clusters register themselves

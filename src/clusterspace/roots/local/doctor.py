@@ -29,6 +29,7 @@ from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, is_being_deleted, metadata_of, name_of
 from clusterspace.kube.times import age, parse_time
 from clusterspace.roots.clients import hub_settings, open_client
+from clusterspace.roots.hub_rules import examine_rules
 from clusterspace.roots.installation import Installation, check_store
 from clusterspace.roots.local.files import LocalFiles
 from clusterspace.roots.local.parts import (
@@ -124,13 +125,16 @@ def _finding_of(part: PartReport, *, is_local: bool) -> Finding:
 async def _examine_fleet(
     hub: ClusterClient, clock: Clock, *, is_watched: bool
 ) -> AsyncGenerator[Finding]:
-    """Look at what the hub says: its clock, and every cluster."""
+    """Look at what the hub says: its clock, its rules if it is not ours, and every cluster."""
     answer = await hub.connection.ask(ApiRequest("GET", "/readyz"))
     date = answer.headers.get("date", "")
     skew = abs(parsedate_to_datetime(date).timestamp() - clock.now()) if date else 0.0
     if skew > _MAX_SKEW_SECONDS:
         advice = "set both clocks right: certificates and tokens depend on them"
         yield Finding("clock", Severity.BAD, f"{skew:.0f}s apart from the hub's", advice)
+    async for rule in examine_rules(hub):
+        severity = Severity.OK if rule.holds else Severity.WARNING
+        yield Finding("rule", Severity.BAD if rule.is_bad else severity, rule.says, rule.advice)
     leases = await hub.list_objects(ResourcePath(LEASES, CLUSTER_NAMESPACE))
     heartbeats = {name_of(each): each for each in leases}
     clusters = await hub.list_objects(ResourcePath(CLUSTERS))
