@@ -1,7 +1,7 @@
 """asyncio pieces that have never heard of Kubernetes.
 
-clocks.py        the Clock protocol, the system clock, an alarm, delays; how late the loop is
-waiting.py       what a process waits for, told without filling the log
+clocks.py        the Clock protocol, the system clock, an alarm, delays; how late the loop is; waits
+                 that are told without filling the log
 tasks.py         supervised groups for tasks that must never end quietly
 queues.py        a work queue: de-duplicating, delayed, rate-limited, one worker per key
 lanes.py         long steps beside the event loop, in turns by whom they are for

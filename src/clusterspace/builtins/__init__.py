@@ -11,8 +11,7 @@ strategies.py        what creation and update make of an object besides
 validation/          what is wrong with an object, in Kubernetes' words
 definitions.py       CustomResourceDefinitions: read, and what becomes of them
 printers/            the columns of `kubectl get`
-resource_lists.py    what the containers of a pod request and may use, taken together
+pods.py              what the containers of a pod request and may use together; its token's volume
 quota_usage.py       what an object takes up of a ResourceQuota, and what it must state
 pod_security.py      the Pod Security Standards, by level and version
-token_volumes.py     the volume by which a pod has the token of its ServiceAccount
 """

@@ -12,7 +12,7 @@ object by its number. The names are those of a quota's `hard`:
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias, cast
 
-from clusterspace.builtins.resource_lists import (
+from clusterspace.builtins.pods import (
     ResourceList,
     effective,
     largest,

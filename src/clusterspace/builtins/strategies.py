@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
-from clusterspace.builtins import normal_form, resource_lists
+from clusterspace.builtins import normal_form, pods
 from clusterspace.builtins.defaults.workloads import TEMPLATE_GENERATION
 from clusterspace.kube.objects import (
     Object,
@@ -69,7 +69,7 @@ def create_namespace(namespace: Object, _: Creation) -> Object:
 @at_creation("", "Pod")
 def create_pod(pod: Object, creation: Creation) -> Object:
     """Give a pod its first phase and its quality of service; one that is gated says so."""
-    status: Object = {"phase": "Pending", "qosClass": resource_lists.qos_class(pod)}
+    status: Object = {"phase": "Pending", "qosClass": pods.qos_class(pod)}
     if find_at(pod, "spec", "schedulingGates"):
         status["conditions"] = [{**_SCHEDULING_GATED, "lastTransitionTime": creation.now}]
     return {**pod, "status": status}

@@ -19,8 +19,7 @@ from typing import Final, TypeAlias
 
 import structlog
 
-from clusterspace.aio.clocks import Clock
-from clusterspace.aio.waiting import Waiting
+from clusterspace.aio.clocks import Clock, Waiting
 from clusterspace.apis.identities import CHECKED_HEADER, LEADER_HEADER, Leadership
 from clusterspace.client.requests import Headers, ResourcePath
 from clusterspace.client.resources import Client

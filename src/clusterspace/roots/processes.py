@@ -14,10 +14,9 @@ from uuid import uuid4
 import structlog
 
 from clusterspace.aio import clocks
-from clusterspace.aio.clocks import Clock, SystemClock, measure_stalls
+from clusterspace.aio.clocks import Clock, SystemClock, Waiting, measure_stalls
 from clusterspace.aio.memory import give_back_freed
 from clusterspace.aio.tasks import Tasks
-from clusterspace.aio.waiting import Waiting
 from clusterspace.apiserver.http.connections import CountedConnections
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.http.messages import Handler, Request, Response

@@ -13,8 +13,7 @@ from clusterspace.apis.kinds import (
     kind_of,
     pod_spec_of,
 )
-from clusterspace.builtins.resource_lists import effective
-from clusterspace.builtins.token_volumes import without_token_volume
+from clusterspace.builtins.pods import effective, without_token_volume
 from clusterspace.kube.managed_fields.field_sets import Path
 from clusterspace.kube.managed_fields.managers import raw_entries, read_entries
 from clusterspace.kube.objects import (

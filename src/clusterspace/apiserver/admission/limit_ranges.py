@@ -10,7 +10,7 @@ from typing import Final, TypeAlias, cast
 from clusterspace.apiserver.admission.pods import is_taken_over, refused
 from clusterspace.apiserver.identity.following import list_objects
 from clusterspace.apiserver.state import Admission, HubState, Plugin
-from clusterspace.builtins.resource_lists import ResourceList, effective
+from clusterspace.builtins.pods import ResourceList, effective
 from clusterspace.kube.objects import (
     Object,
     annotations_of,

@@ -12,7 +12,7 @@ from clusterspace.apis.stamps import CONFLICT_RESOLUTION, OVERWRITE
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.identity.following import find_object
 from clusterspace.apiserver.state import Admission, HubState, Plugin
-from clusterspace.builtins.resource_lists import are_equal_amounts
+from clusterspace.builtins.pods import are_equal_amounts
 from clusterspace.builtins.strategies import (
     SYSTEM_PRIORITIES,
     with_default_tolerations,

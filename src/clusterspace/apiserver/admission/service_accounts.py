@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from clusterspace.apiserver.admission.pods import refused
 from clusterspace.apiserver.identity.following import find_object
 from clusterspace.apiserver.state import Admission, HubState, Plugin
-from clusterspace.builtins.token_volumes import MOUNT_PATH, PREFIX, TOKEN_SOURCE
+from clusterspace.builtins.pods import MOUNT_PATH, PREFIX, TOKEN_SOURCE
 from clusterspace.kube import statuses
 from clusterspace.kube.names import generate_name
 from clusterspace.kube.objects import (

@@ -2,7 +2,7 @@
 
 from typing import Final, cast
 
-from clusterspace.builtins import resource_lists
+from clusterspace.builtins import pods
 from clusterspace.builtins.defaults.rules import (
     Rules,
     in_sequence,
@@ -147,7 +147,7 @@ def _pod_level_resources(spec: Object) -> Object:
     requests = cast("Object", resources.get("requests") or {})
     if not limits and not requests:
         return resources
-    huge = resource_lists.effective(spec, "limits")
+    huge = pods.effective(spec, "limits")
     limits = {
         **{key: text for key, text in huge.items() if _is_huge(key) and key not in requests},
         **limits,
@@ -156,7 +156,7 @@ def _pod_level_resources(spec: Object) -> Object:
         from_limits = {
             key: text for key, text in limits.items() if key in ("cpu", "memory") or _is_huge(key)
         }
-        asked = resource_lists.effective(spec, "requests")
+        asked = pods.effective(spec, "requests")
         from_containers = {key: text for key, text in asked.items() if key in ("cpu", "memory")}
         requests = {**from_limits, **from_containers, **requests}
     completed = {**resources, "limits": limits, "requests": requests}

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, cast
 
-from clusterspace.builtins import resource_lists
+from clusterspace.builtins import pods
 from clusterspace.kube.objects import Object
 
 Rule: TypeAlias = Callable[[Object], Object]
@@ -69,7 +69,7 @@ def rounded(*fields: str) -> Rule:
         changed: Object = {}
         for field in fields:
             given = cast("Object", struct.get(field) or {})
-            finer = {key: resource_lists.rounded_to_millis(text) for key, text in given.items()}
+            finer = {key: pods.rounded_to_millis(text) for key, text in given.items()}
             if finer != given:
                 changed[field] = finer
         return {**struct, **changed} if changed else struct

@@ -6,7 +6,7 @@ import pytest
 
 from clusterspace.apis import stamps
 from clusterspace.apis.interpreter.templates import is_autoscaled, pruned, retain
-from clusterspace.builtins.token_volumes import MOUNT_PATH, TOKEN_SOURCE
+from clusterspace.builtins.pods import MOUNT_PATH, TOKEN_SOURCE
 from clusterspace.kube.objects import Object, annotations_of, find_at, labels_of, with_value
 from clusterspace.testing.builders import config_map, deployment
 

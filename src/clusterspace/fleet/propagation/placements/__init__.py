@@ -8,8 +8,8 @@
 Decisions, which know nothing of a hub:
     picking.py      picks clusters by KubeFleet's rules (PickAll, PickN, PickFixed), with reasons
     selection.py    which objects are selected, what is placed of each; numbered snapshots of it
-    rollout.py      a placement's bindings, one for each cluster; who gets the newest state now
-    handover.py     the engine's binding of each object; whose an object is
+    rollout.py      a placement's bindings, one for each cluster; who gets the newest state now; the
+                    engine's binding of each object, and whose an object is
     status.py       what became of it on each cluster, and what a placement says of itself
 
 With a hub:

@@ -41,13 +41,6 @@ from clusterspace.controllers.commit import commit
 from clusterspace.controllers.informers import HubCaches, OwnWrites
 from clusterspace.errors import AlreadyExists, Conflict, MalformedSelector, NotFound
 from clusterspace.fleet.propagation.bindings import WORKS_WRITTEN, permanent_id
-from clusterspace.fleet.propagation.placements.handover import (
-    PlacedObject,
-    desired_binding,
-    merge_states,
-    obstacle_to,
-    stale_bindings,
-)
 from clusterspace.fleet.propagation.placements.picking import (
     Fleet,
     KnownMembers,
@@ -60,8 +53,12 @@ from clusterspace.fleet.propagation.placements.picking import (
 )
 from clusterspace.fleet.propagation.placements.rollout import (
     ClusterProgress,
+    PlacedObject,
     Steps,
     cluster_of,
+    desired_binding,
+    merge_states,
+    obstacle_to,
     picked_by,
     plan_bindings,
     plan_rollout,
@@ -69,6 +66,7 @@ from clusterspace.fleet.propagation.placements.rollout import (
     read_period,
     rolled_out,
     snapshot_of,
+    stale_bindings,
     state_of,
     was_bound,
 )

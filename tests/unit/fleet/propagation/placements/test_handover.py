@@ -8,7 +8,7 @@ from tests.unit.fleet.propagation.placements.objects import placement, stored
 from clusterspace.apis import stamps
 from clusterspace.apis.fleet_placements import PARENT, TAKE_OVER, ResourceIdentifier, hashes_of
 from clusterspace.fleet.propagation.bindings import Claim, with_claim
-from clusterspace.fleet.propagation.placements.handover import (
+from clusterspace.fleet.propagation.placements.rollout import (
     PlacedObject,
     desired_binding,
     merge_states,

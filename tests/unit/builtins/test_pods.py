@@ -2,7 +2,7 @@
 
 import pytest
 
-from clusterspace.builtins.resource_lists import effective, qos_class, rounded_to_millis
+from clusterspace.builtins.pods import effective, qos_class, rounded_to_millis
 
 
 def container(**resources):
