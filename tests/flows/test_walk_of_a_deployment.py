@@ -26,8 +26,8 @@ from clusterspace.testing.hubs import client_for_test, part_of_hub
 from clusterspace.testing.stage import quick
 from clusterspace.testing.steps import stop, until
 
-MOST_MODULES = 66
-MOST_OF_THE_FLOW = 25
+MOST_MODULES = 63
+MOST_OF_THE_FLOW = 24
 """Where the way is now, and a few for what only a slow machine sees."""
 BESIDE = (
     "clusterspace.fleet.membership.",

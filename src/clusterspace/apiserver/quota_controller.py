@@ -108,6 +108,8 @@ class QuotaController:
 
     def note(self, event: Event) -> None:
         """Take note of a change; called for every change there is, so it must be quick."""
+        # Called in the step of the loop in which the store publishes, before the writer of the
+        # object is answered: a charge is never let go while the store lacks what it stands for.
         key = event.key
         settled = self._charges.settle(key, event.revision)
         parts = key.removeprefix(_ROOT).split("/")

@@ -43,6 +43,9 @@ def plan_commit(before: Object, after: Object) -> Commit | None:
 
     The patch carries the version and UID of `before`, so that it fails when either has changed.
     """
+    # Status and the rest are two writes to the API, so one patch could only do half of what was
+    # planned, and a crash between two of ours would leave that half. The caller says which comes
+    # first, because it knows which half may stand alone.
     status = merge_difference(before.get(STATUS) or {}, after.get(STATUS) or {})
     rest = merge_difference(_without_status(before), _without_status(after))
     if status and rest:

@@ -205,6 +205,17 @@ class ControllerSettings:
     """Instead of the metrics of the process."""
 
 
+# From a change to an attempt, with one object that changes while it is being worked on:
+#
+#     informer   web@5 ........ web@6 ..............................
+#     handler    add(web) ..... add(web): in work, so it is kept for later
+#     queue      web ........................... web (after `done`) ..
+#     worker     ..... take web, reads web@5 ... done   take web, reads web@6 or newer
+#
+# What must hold: after the last change of an object there is an attempt that begins with a cache
+# that has this change. The handler is called after the cache has moved, and a key that is added
+# during an attempt is worked on once more; so it does. The queue has keys and no objects: an
+# attempt looks at what is there when it begins, and ten changes of a busy object may be one.
 class Controller:
     """Reconciles what its watches say has changed: each key by one worker at a time.
 
@@ -273,6 +284,8 @@ class Controller:
 
         Before that a cache lacks objects, and an object that is missing would look deleted.
         """
+        # Meanwhile the handlers fill the queue, and nobody takes anything out of it. One after the
+        # other is as good as all at once: what has synced stays so.
         for source in self._sources:
             await source.wait_synced()
         _log.info("controller started", controller=self.name, workers=self._settings.workers)
@@ -283,6 +296,8 @@ class Controller:
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None  # the first is the reason
         finally:
+            # Nothing that waits is worked off: whoever cancelled us leads no longer. The next
+            # leader lists everything and so finds again whatever the queue had.
             self._queue.shut_down(drain=False)
 
     async def _work(self) -> None:
@@ -303,6 +318,9 @@ class Controller:
         fields = {"controller": self.name, "reconcile_id": attempt_id, "object": str(request)}
         with request_id_of(attempt_id), logs.context(**fields):
             started = self._clock.monotonic()
+            # Each way out leaves the key with exactly one future: none (done, or waiting for a
+            # change), a retry, or a time at which to look again. A lost lease is none of them:
+            # cancellation passes through, and the key is forgotten with the queue.
             try:
                 async with asyncio.timeout(self._settings.attempt_seconds):
                     outcome = await self._reconcile(request)

@@ -43,6 +43,21 @@ IndexKeys: TypeAlias = Callable[[Object], Iterable[str]]
 """Under which words an object is to be found."""
 
 
+# What may be believed, and when, of one collection:
+#
+#     hub        web@5 ............... web@6 .......... (deleted at 7)
+#     stream     ....... web@5 ................ web@6 ............... DELETED web@7
+#     cache      (empty)  web@5                 web@6                 (empty)
+#     handlers            hear of web@5         web@5 to web@6        web@7 gone
+#
+# The cache is the past of the hub: a while ago it was all of it, and nothing that never was. Each
+# object goes through some of its states, in their order, and never back; two objects may be shown
+# from moments that were not the same. So what the cache has may be gone, and what it lacks may be
+# there. Whoever is about to delete, unmark or give up something for what is in here, or is not,
+# asks the hub first.
+#
+# There is one task that writes (`Informer.run`) and many that read, all in one loop; the turns of
+# the loop are the only lock. A reader that awaits between two looks has looked at two states.
 class Cache:
     """The objects of one collection, undecoded, by key and by index.
 
@@ -98,6 +113,7 @@ class Cache:
 
     def objects(self, selector: LabelSelector | None = None) -> Iterator[Object]:
         """Yield the objects, or those whose labels match."""
+        # A copy: whoever goes through them may await between two, and the informer goes on.
         for raw in list(self._objects.values()):
             kube_object = decode_object(raw)
             if selector is None or selector.matches(labels_of(kube_object)):
@@ -117,6 +133,10 @@ class Cache:
 
     def put(self, item: RawObject) -> None:
         """Add an object or replace it."""
+        # The words of the old state are worked out again from its bytes, so an index must be a
+        # function of the object alone: one that looked at a clock or at another cache would leave
+        # words behind that nothing takes away. Objects that cannot be decoded raise here, before
+        # anything is changed.
         if self._indexes:
             before, after = self.find(item.key), item.decode()
             self._reindex(item.key, before, after)
@@ -246,6 +266,8 @@ class Informer:
 
     def add_handler(self, handler: Handler) -> None:
         """Tell a handler of every change from now on, and of what is there already as added."""
+        # No await in here: between being told of what is there and being told of what comes there
+        # is nothing for a change to fall into.
         self._handlers.append(handler)
         for key in list(self.cache.keys()):
             handler(Update(key, None, self.cache.find_raw(key), self.path.resource))
@@ -300,6 +322,10 @@ class Informer:
                 update = Update(key, before, change.item.raw, resource)
             for handler in self._handlers:
                 handler(update)
+        # After the handlers: who waits for the sync may rely on every one of them having heard of
+        # every object that was in the first list. It is never taken back. A stream that breaks and
+        # is listed again brings what was missed as changes, and the cache is whole all the while,
+        # only older.
         if batch.is_whole and not self._synced.is_set():
             self._synced.set()
             _log.debug(
@@ -321,6 +347,15 @@ class Informer:
         )
 
 
+# A create, and the two orders in which its answer and its event may come:
+#
+#     create web ──> answer web@9: noted    find: web@9 (noted)    event web@9: let go, find: cache
+#     create web ──> event web@9: cached    answer web@9: the cache has it, nothing is noted
+#
+# Noted versions only ever give way to the same or later ones. Should the event never come, because
+# the object was deleted before the stream saw it and the stream was broken meanwhile, the list that
+# follows says nothing of the key, and so does no handler: `forget` is for whoever then asks the hub
+# and is told that there is none.
 class OwnWrites:
     """A cache with our own latest writes on top of it.
 
@@ -355,6 +390,7 @@ class OwnWrites:
     def note(self, written: Object) -> None:
         """Remember an object as the hub answered it, until the cache is as far."""
         key = key_of(namespace_of(written), name_of(written))
+        # Versions are compared as numbers: both are of one collection of one hub, which counts up.
         cached = self._cache.find_version(key)
         if cached is None or int(cached.resource_version) < int(resource_version_of(written)):
             self._unseen[key] = written
@@ -376,6 +412,8 @@ class OwnWrites:
             return
         noted = self._unseen[update.key]
         if update.after is None:
+            # Of the object that was noted, or of one that had its name before. Then what was noted
+            # is let go too early: a plan that misses it creates again, and is refused.
             del self._unseen[update.key]
         elif noted is not None:
             seen = int(version_in(update.after).resource_version)

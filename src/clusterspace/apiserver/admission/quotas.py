@@ -48,6 +48,18 @@ def amounts_at(quota: Object, *path: str) -> dict[str, Quantity]:
     return {name: parse_quantity(str(text)) for name, text in found.items()}
 
 
+# Two writers of one namespace, a hard limit of 5 pods, 4 of them used, and a controller that counts
+# what is stored at the worst moment:
+#
+#     writer a    reads used 4   charge a   swaps used 5   ............... stores pod a
+#     writer b    reads used 4 ........... its swap fails, reads used 5: refused
+#     controller  ................................. counts 4 pods, adds charge a: 5, writes nothing
+#
+# What must hold: used is at least what is stored and what is on its way to the store. So a write is
+# first remembered as a charge, then counted in the quota, then stored; the charge is let go when
+# the store tells of the object (`settle`), or when it can come no more (`expire`). A process that
+# dies between the second and the third step takes its charges with it and leaves used too large:
+# the next count finds nothing on its way, and mends it. Too small it is never.
 @dataclass(frozen=True, slots=True, eq=False)
 class Charge:
     """What a write that has not been stored yet is counted with, and in which quotas."""
@@ -89,6 +101,8 @@ class Charges:
 
     def settle(self, key: str, revision: Revision) -> bool:
         """Forget the charges of a key that was written at a revision; whether there were any."""
+        # An event at or before the revision at which a write was counted is not of that write: the
+        # object was written before, and this one is still on its way.
         settled = [each for each in self._open.get(key, ()) if each.after < revision]
         for each in settled:
             self.drop(each)
@@ -163,9 +177,14 @@ class ResourceQuota(Plugin):
             return  # it is refused for its name, and takes up nothing
         charge = Charge(key, hub.store.current_revision, hub.clock.monotonic())
         mine = _Waiting(admission, resource, charge)
+        # Nothing is awaited from here to the lock: who finds an entry of a namespace is in its list
+        # before anybody can take the entry for unused and drop it.
         waiting = self._namespaces.setdefault(namespace, _Namespace())
         waiting.waiting.append(mine)
         try:
+            # The first one in decides for all that wait by then; each of those, when its turn at
+            # the lock comes, finds that it is settled. A hundred pods of one ReplicaSet are a few
+            # swaps instead of a hundred, of which all but one would fail.
             async with waiting.lock:
                 if not mine.is_settled:
                     batch, waiting.waiting = waiting.waiting, []
@@ -195,6 +214,8 @@ class ResourceQuota(Plugin):
             quotas = {key: forms.decode_stored(each, served.form) for key, each in entries.items()}
             used = {key: amounts_at(each, "status", "used") for key, each in quotas.items()}
             before = dict(used)
+            # In the order they came: `used` grows from one to the next, so the first that finds no
+            # room is refused with numbers that include those before it.
             left = [each for each in batch if not each.is_settled]
             for each in left:
                 self._charge(each, quotas, used, hub.clock.now())
@@ -204,6 +225,9 @@ class ResourceQuota(Plugin):
                 if used[key] != before[key]
                 and not await _write_used(hub, served, entries[key], quotas[key], used[key])
             ]
+            # A write may be counted in some quotas and have lost the swap of others. It keeps what
+            # it has, and only the rest is tried again: to count it anew everywhere would count it
+            # twice where it won.
             for each in left:
                 missed = [key for key in lost if key in each.charge.amounts]
                 for key in missed:

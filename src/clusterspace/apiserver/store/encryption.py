@@ -255,6 +255,20 @@ class HistoricStore(Store, Protocol):
         ...
 
 
+# Values are sealed and opened here, at the edge of the store: the index below, its watchers, the
+# log on the disk and every backup have sealed bytes only; all above sees objects. A key is rolled
+# by three configurations, while everybody reads, writes and watches:
+#
+#     keys        what is there                   a list, now     a watch from before
+#     [a]         all sealed with a               opens           opens
+#     [b, a]      old a, new b                    opens           opens
+#     rewrite     the present b, the past a too   opens           opens
+#     [b]         the present b, the past a too   opens           evicted at the first event with a
+#
+# What must hold: no configuration is taken that leaves anything of the present closed (it is tried
+# on all of it first), and none is taken in part: `_encryption` is replaced whole, in one step of
+# the loop, so a page or a batch of events is opened by one configuration. The past may be closed by
+# it. That is no error but a past that is forgotten early: readers of it are told to list again.
 class EncryptedStore:
     """A store whose values are sealed; whoever reads sees them opened."""
 
@@ -316,6 +330,9 @@ class EncryptedStore:
 
     async def put(self, key: str, value: bytes, *, expected: Revision | None = None) -> KeyValue:
         """Seal the value and set the key; return it opened."""
+        # Sealed before the store is asked, so what waits in its queue is sealed by the keys of this
+        # moment. A configuration that replaces them meanwhile must still have them further down, as
+        # the roll above has.
         sealed = self._encryption.seal(key, value)
         return replace(await self._store.put(key, sealed, expected=expected), value=value)
 
@@ -425,6 +442,9 @@ class _OpenedWatch:
         self._watch.close()
 
 
+# A sink is called in the step of the loop in which the store publishes, between other sinks: it
+# must not raise for a value that does not open, or the store would take it for a bug of the
+# subscriber. It ends its subscriber instead, once, and lets everything after that pass by.
 class _OpeningSink:
     def __init__(self, sink: Sink, opened: _Open) -> None:
         self._sink = sink

@@ -115,6 +115,17 @@ class KmsPlugin:
         return StoreUnreadable(f"the KMS plug-in {self._name} at {self._endpoint} failed: {why}")
 
 
+# The service is asked at the start, when a configuration is taken, and every few seconds for
+# another key; never for a read or a write. Those are sealed and opened between two awaits of the
+# store, and a service that is slow or away must not stop a hub that has its keys in memory.
+#
+#     start        unwrap every data key that any stored value names; then ask for the key of now
+#     key of now   k1: a data key is made here, wrapped by k1, and everything is sealed with it
+#     k2           another data key is made and wrapped; values name theirs, so both stay in memory
+#     a crash      data keys are nowhere but in memory and, wrapped, beside each value
+#
+# `_keys` only grows, and a key is in it before anything is sealed with it: whatever this process
+# has stored it can open, whatever has become of the service since.
 class KmsProvider:
     """Seals with a data key that the service wraps."""
 

@@ -218,6 +218,22 @@ async def _start(context: FleetContext, options: WatchOptions) -> "_Watch":
     return _Watch(context, options, opening, merged)
 
 
+# Who works on one stream at the same time, and who may do what:
+#
+#     a ClusterFeed for each cluster   lists and watches it; calls the merger and writes, in turns
+#     `_join_and_leave`                hears of members; splices feeds in, lets them go
+#     `leave_unreachable`              called by the chain when rights are looked at again
+#     `_stay`                          bookmarks now and then, and the end by time
+#     the server's shutdown, the chain end the stream through `client.end`
+#
+# Merger and client belong together: what the merger returns is written in the same step of the
+# loop, and whoever has to wait for a slow client in the middle of that holds `client.turn`. So a
+# caller of the merger has the turn, or writes what little it is given without an await in between
+# (a bookmark, and only while nobody has the turn). Ending needs no turn: what is written after an
+# end goes nowhere.
+#
+# A cluster may leave while its feed waits for anything. The merger then knows it no more, so a feed
+# looks at `has_left` whenever it has got the turn, before it names its cluster to the merger.
 class _Watch:
     """One client's stream, from its first event to its end."""
 
@@ -263,6 +279,8 @@ class _Watch:
         def report(failure: TaskFailed) -> None:
             _log.error("task of a watch failed", reason=str(failure), exc_info=failure.__cause__)
 
+        # Feeds never end by themselves, whatever becomes of their clusters: a cluster in trouble is
+        # asked again. What ends them is this block, when `_stay` returns or the client goes away.
         async with Supervisor(self._clock, report) as tasks:
             for feed in self._feeds.values():
                 tasks.keep(f"watch {feed.cluster}", feed.run)
@@ -271,6 +289,8 @@ class _Watch:
         self.client.end()
 
     async def _join_and_leave(self, membership: Membership, tasks: Supervisor) -> None:
+        # Both questions are asked of the feeds, not of the change: a cluster that joined while the
+        # stream was being opened is among them already, and is told of here all the same.
         while True:
             change = await membership.get()
             if change.has_left and change.cluster in self._feeds:
@@ -283,6 +303,7 @@ class _Watch:
         members = [each for each in self._feeds if each != HUB]
         user, gatekeeper = self._context.http.user, self._context.fleet.gatekeeper
         reachable = await gatekeeper.admit(user, "get", members)
+        # Asked once more whether it is among the feeds: it may have left while the hub was asked.
         for cluster in members:
             if reachable.find_refusal(cluster) is not None and cluster in self._feeds:
                 out_of_reach = Expired(f"cluster {cluster} is out of reach now; list again")

@@ -122,6 +122,24 @@ class _Member:
     """A list without objects that has the kind of what was sent."""
 
 
+# A client that lists east and west and then watches them, call by call; "…" is "in part":
+#
+#     call                                  line                     vector on it, and after it
+#     splice(east), splice(west)            (none)                   {}
+#     feed_page(east, a@3, more to come)    ADDED a                  {east …}
+#     feed_page(west, b@40, last, at 41)    ADDED b                  {east …, west 41}
+#     feed_page(east, c@5, last, at 7)      ADDED c                  {east 7, west 41}
+#                                           BOOKMARK, the first      {east 7, west 41}
+#     feed(west, MODIFIED b@44)             MODIFIED b               {east 7, west 44}
+#     feed(west, BOOKMARK @50)              (none)                   {east 7, west 50}
+#     expire(east): it forgot 7             (none)                   {east …, west 50}
+#     feed_page(east, a@3 c@9, last, at 9)  MODIFIED c               {east 9, west 50}
+#
+# The client that broke off behind "MODIFIED b" resumes with {east 7, west 44} and gets b no second
+# time; the one that broke off behind "ADDED b" has all of west and a part of east, from which
+# nobody can go on: it is told 410 and lists again. East's second list sends c alone, because this
+# stream remembers that a@3 was sent; had the stream been resumed, it would not know what the client
+# has of east, and would end.
 class WatchMerger:
     """The state of one client's watch. Every call returns the lines to write, in their order."""
 
