@@ -22,21 +22,28 @@ from tests.component.placement_site import (
 from clusterspace.apis import stamps
 from clusterspace.apis.fleet_placements import (
     FLEET_BINDINGS,
+    PARENT,
     PLACEMENTS,
     POLICY_SNAPSHOTS,
     RESOURCE_SNAPSHOTS,
 )
 from clusterspace.apis.policies import PROPAGATION_POLICIES
-from clusterspace.apis.works import RESOURCE_BINDINGS
+from clusterspace.apis.works import (
+    CLUSTER_RESOURCE_BINDINGS,
+    RESOURCE_BINDINGS,
+    controller_uid_of,
+)
 from clusterspace.client.requests import ResourcePath
 from clusterspace.kube.objects import (
     Object,
     labels_of,
+    uid_of,
 )
 from clusterspace.testing.builders import NAMESPACES, config_map, namespace
 from clusterspace.testing.settled import settled
 from clusterspace.testing.steps import until, until_equal
 
+SHARED = {"matchLabels": {"shared": "yes"}}
 SETTINGS = ResourcePath(CONFIG_MAPS, "app", "settings")
 
 
@@ -104,6 +111,38 @@ async def test_another_take_over_strategy_counts_at_once(site: PlacementSite) ->
 
     await site.until_data("east", "settings", {"v": "1"})
     await site.until_settled()
+
+
+async def test_an_object_that_many_placements_wait_for_is_one_placements(
+    site: PlacementSite,
+) -> None:
+    """All of them find it free at the same moment; whoever comes second must see who was first."""
+    names = [f"p{number}" for number in range(5)]
+    for name in names:
+        await site.place(placement(name, role_selector(labelSelector=SHARED)))
+    uids = {name: uid_of(await site.hub.get(ResourcePath(PLACEMENTS, "", name))) for name in names}
+    roles = [f"shared-{number}" for number in range(6)]
+    for role in roles:
+        await site.put(CLUSTER_ROLES, cluster_role(role, shared="yes"))
+        await until(lambda role=role: bindings_of(site, role))
+    for name in names:
+        await until_equal(lambda name=name: told_roles(site, name), set(roles))
+
+    for role in roles:
+        (binding,) = await bindings_of(site, role)
+        assert controller_uid_of(binding) == uids[labels_of(binding)[PARENT]]
+
+
+async def bindings_of(site: PlacementSite, role: str) -> list[Object]:
+    name = stamps.binding_name("ClusterRole", role)
+    found = await site.hub.find(ResourcePath(CLUSTER_RESOURCE_BINDINGS, "", name))
+    return [] if found is None else [found]
+
+
+async def told_roles(site: PlacementSite, name: str) -> set[str]:
+    """Return the roles that a placement says something of: it has them, or why not."""
+    status = await site.status(name)
+    return {each["name"] for each in status.get("selectedResources") or []}
 
 
 async def test_two_placements_never_own_one_object(site: PlacementSite) -> None:

@@ -36,6 +36,7 @@ from clusterspace.apis.works import (
     BINDING_API_VERSION,
     CLUSTER_RESOURCE_BINDING,
     RESOURCE_BINDING,
+    controller_uid_of,
     requirers_of,
     resource_for,
     template_of,
@@ -340,8 +341,12 @@ def merge_states(by_cluster: Mapping[str, Contents]) -> dict[ResourceIdentifier,
 def obstacle_to(
     placed: PlacedObject, placement: Object, existing: Object | None, template: Object | None
 ) -> Obstacle | None:
-    """Tell whether somebody else has the object: another placement, or a policy."""
-    if existing is not None and is_of(existing, placement):
+    """Tell whether somebody else has the object: another placement, or a policy.
+
+    Whoever made its binding has it, which is said by the owner and never changes. The label, by
+    which bindings are found, may have been written over by another placement; then it comes back.
+    """
+    if existing is not None and controller_uid_of(existing) == uid_of(placement):
         about, desired = template_of(existing), placed.identity
         if about.subject[:2] != (desired.group, desired.kind):
             return Obstacle(desired, f"{about.api_version} {about.kind} has the same name")

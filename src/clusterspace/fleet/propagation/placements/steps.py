@@ -489,8 +489,17 @@ class Rollout:
         ]
         # First what is to be somewhere, then away with what is to be nowhere: a snapshot that
         # renames an object brings the new one before it takes the old one.
+        lost = ""
         for placed in desired:
             existing = self._find_existing(placed)
+            # Other placements are handed over at the same time. An object that was free when this
+            # one was observed may have become theirs since: writing their binding as ours would
+            # leave it with the label of one and the owner of another, and nobody's.
+            template = observed.resources.templates.get(placed.identity)
+            obstacle = obstacle_to(placed, placement, existing, template)
+            if obstacle is not None:
+                lost = lost or f"{placed.path.key}: {obstacle.message}"
+                continue
             if existing is not None and is_being_deleted(existing):
                 continue  # an earlier one that is on its way out; its end wakes us
             new_id = permanent_id(self._random)
@@ -501,6 +510,8 @@ class Rollout:
                 await self._writer.change(placed.path.resource, existing, binding)
         for stale in stale_bindings(desired, placement, self._engine_bindings(placement)):
             await self._writer.remove(resource_for(namespace_of(stale)), stale)
+        if lost:
+            raise Conflict(lost)  # observed anew, it is an obstacle that the status tells of
 
     async def _report(self, observed: _Observed, binding: Object, steps: Steps) -> ClusterView:
         """Write on a binding how far its cluster is."""

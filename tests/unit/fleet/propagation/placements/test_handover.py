@@ -137,3 +137,16 @@ def test_only_our_own_bindings_that_nobody_wants_are_stale() -> None:
     stale = stale_bindings([PLACED], placement(), [handed(), other, leaving, unwanted])
 
     assert [name_of(each) for each in stale] == ["gone-configmap"]
+
+
+def test_a_binding_that_another_placement_wrote_its_label_on_comes_back_to_its_owner() -> None:
+    overwritten = with_metadata(handed(), labels={**labels_of(handed()), PARENT: "other"})
+
+    assert why(overwritten) == ""
+    assert labels_of(desired_binding(PLACED, placement(), overwritten, ""))[PARENT] == "crp"
+
+
+def test_a_label_alone_makes_nobody_the_owner() -> None:
+    theirs = with_metadata(handed(), ownerReferences=[])
+
+    assert "still withdrawing it" in why(theirs)
