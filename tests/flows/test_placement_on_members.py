@@ -24,7 +24,7 @@ from tests.flows.placing_fleets import placing_fleet
 from clusterspace.apis import stamps
 from clusterspace.apis.fleet_placements import PLACEMENTS
 from clusterspace.client.requests import ResourcePath
-from clusterspace.kube.objects import Object, labels_of, uid_of, with_metadata
+from clusterspace.kube.objects import Object, is_being_deleted, labels_of, uid_of, with_metadata
 from clusterspace.testing.builders import NAMESPACES, config_map, namespace
 from clusterspace.testing.steps import edit, until, until_equal
 
@@ -211,6 +211,28 @@ async def test_a_deleted_placement_takes_back_what_it_placed_and_no_more(
     await site.until_data("west", "settings", None, "removal")
     assert await site.data("east", "theirs", "removal") == FIRST
     assert await site.hub.find(ResourcePath(CONFIG_MAPS, "removal", "settings"))
+
+
+async def test_a_namespace_that_is_deleted_on_the_hub_goes_from_its_clusters(
+    site: PlacementSite,
+) -> None:
+    """Unless a cluster has something in it that nobody placed; then it says so and stays."""
+    await place(site, "ended")
+    await site.until_settled("ended")
+    theirs = config_map("theirs", FIRST, namespace="ended")
+    await site.members["west"].create(ResourcePath(CONFIG_MAPS, "ended"), theirs)
+    await site.delete(ResourcePath(NAMESPACES, "", "ended"))
+
+    await until(lambda: is_gone(site, "east", "ended"))
+    await site.until_data("west", "settings", None, "ended")
+    assert await site.data("west", "theirs", "ended") == FIRST
+    await until_equal(lambda: site.condition("RolloutStarted", "ended"), ("True", "RolloutStarted"))
+
+
+async def is_gone(site: PlacementSite, cluster: str, name: str) -> bool:
+    """Whether a namespace is gone, or going where nobody runs a namespace controller."""
+    live = await site.members[cluster].find(ResourcePath(NAMESPACES, "", name))
+    return live is None or is_being_deleted(live)
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1"])

@@ -55,10 +55,11 @@ from clusterspace.kube.objects import (
     with_value,
     without_value,
 )
-from clusterspace.kube.resources import GroupVersionKind, ResourceInfo
+from clusterspace.kube.resources import GroupVersionKind, GroupVersionResource, ResourceInfo
 from clusterspace.kube.selectors import LabelSelector, label_selector_of
 
 NAMESPACE: Final = GroupVersionKind("", "v1", "Namespace")
+NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
 _SERVICE: Final = GroupVersionKind("", "v1", "Service")
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _SLICE_MANAGER: Final = "endpointslice.kubernetes.io/managed-by"

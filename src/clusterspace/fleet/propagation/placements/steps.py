@@ -8,7 +8,7 @@ The decisions are in the modules beside this one, and know nothing of a hub.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -32,7 +32,9 @@ from clusterspace.apis.works import (
     CLUSTER_RESOURCE_BINDINGS,
     RESOURCE_BINDINGS,
     manifests_of,
+    preserves_resources,
     resource_for,
+    template_of,
 )
 from clusterspace.apis.works import cluster_of as cluster_of_work
 from clusterspace.client.requests import ResourcePath, resource_path_of
@@ -72,6 +74,7 @@ from clusterspace.fleet.propagation.placements.rollout import (
 )
 from clusterspace.fleet.propagation.placements.selection import (
     NAMESPACE,
+    NAMESPACES,
     Selection,
     history_limit,
     index_in,
@@ -111,6 +114,7 @@ from clusterspace.kube.objects import (
     name_of,
     namespace_of,
     uid_of,
+    with_value,
 )
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.kube.times import format_time, parse_time
@@ -141,6 +145,10 @@ class PlacementWriter:
     def __init__(self, hub: Client, fleet_bindings: KnownFleetBindings) -> None:
         self._hub = hub
         self.fleet_bindings = fleet_bindings
+
+    async def find(self, path: ResourcePath) -> Object | None:
+        """Read an object live, before something is done for good because it is not there."""
+        return await self._hub.find(path)
 
     async def create(self, resource: GroupVersionResource, desired: Object) -> Object:
         """Create an object; one that is there already was made by us, and is on its way to us."""
@@ -490,7 +498,11 @@ class Rollout:
         # First what is to be somewhere, then away with what is to be nowhere: a snapshot that
         # renames an object brings the new one before it takes the old one.
         lost = ""
-        for placed in desired:
+        for each in desired:
+            placed = each
+            is_selected = each.identity in observed.resources.templates
+            if each.keeps and not is_selected and await self._has_ended(each.identity.name):
+                placed = replace(each, keeps=False)
             existing = self._find_existing(placed)
             # Other placements are handed over at the same time. An object that was free when this
             # one was observed may have become theirs since: writing their binding as ours would
@@ -509,9 +521,23 @@ class Rollout:
             else:
                 await self._writer.change(placed.path.resource, existing, binding)
         for stale in stale_bindings(desired, placement, self._engine_bindings(placement)):
-            await self._writer.remove(resource_for(namespace_of(stale)), stale)
+            resource, left = resource_for(namespace_of(stale)), stale
+            about = template_of(stale)
+            is_namespace = about.group_version_kind == NAMESPACE
+            if is_namespace and preserves_resources(stale) and await self._has_ended(about.name):
+                left = with_value(stale, False, "spec", "preserveResourcesOnDeletion")
+            await self._writer.remove(resource, await self._writer.change(resource, stale, left))
         if lost:
             raise Conflict(lost)  # observed anew, it is an obstacle that the status tells of
+
+    async def _has_ended(self, namespace: str) -> bool:
+        """Ask the hub whether a namespace is gone, and not merely selected no longer.
+
+        One that is still there stays on clusters, where policies need it. One that was deleted
+        goes from them with its binding, unless they have something in it that is not ours.
+        """
+        live = await self._writer.find(ResourcePath(NAMESPACES, "", namespace))
+        return live is None or is_being_deleted(live)
 
     async def _report(self, observed: _Observed, binding: Object, steps: Steps) -> ClusterView:
         """Write on a binding how far its cluster is."""
