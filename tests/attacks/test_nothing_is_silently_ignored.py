@@ -37,8 +37,6 @@ SERVICE: dict[str, Any] = {
 }
 
 WRITTEN: dict[str, tuple[str, dict[str, Any]]] = {
-    "FlowSchema": ("limit", {"spec": {"priorityLevelConfiguration": {"name": "limit"}}}),
-    "PriorityLevelConfiguration": ("limit", {"spec": {"type": "Exempt"}}),
     "APIService": ("v1.metrics.example.com", {"spec": API}),
     "ServiceCIDR": ("limit", {"spec": {"cidrs": ["10.99.0.0/24"]}}),
     "IPAddress": ("10.99.0.7", {"spec": {"parentRef": SERVICE}}),

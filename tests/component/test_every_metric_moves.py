@@ -6,19 +6,28 @@ import ssl
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from prometheus_client.registry import Collector
-from tests.component.gateway.fleet_site import MASTERS_TRAVEL, TOKENS, Site, write_member
+from tests.component.gateway.fleet_site import (
+    MASTERS_TRAVEL,
+    TOKENS,
+    Site,
+    grant,
+    using,
+    write_member,
+)
 from tests.component.gateway.watch_streams import watching
 from tests.component.invited_members import Invited
-from tests.component.serving.wire import RawClient, get
+from tests.component.serving.wire import RawClient, get, request
 
 from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.gateway.fanout import FleetLimits
 from clusterspace.fleet.membership import manifests
+from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.fleet import FleetSettings, running_fleet
 from clusterspace.roots.hub import HubSettings, running_hub
 from clusterspace.roots.sim import SimSettings, running_sim
@@ -27,6 +36,11 @@ from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, n
 from clusterspace.testing.hubs import client_for_test, part_of_hub
 from clusterspace.testing.stage import Fleet, Side
 from clusterspace.testing.steps import until
+
+FLOW_SCHEMAS, PRIORITY_LEVELS = (
+    GroupVersionResource("flowcontrol.apiserver.k8s.io", "v1", plural)
+    for plural in ("flowschemas", "prioritylevelconfigurations")
+)
 
 PAGE = Path("docs/reference/metrics.md")
 CONSTANT = {"clusterspace_build_info"}
@@ -141,6 +155,7 @@ async def test_every_documented_metric_moves_when_the_product_runs(
             await ask_the_gateway(site)
             await break_connections(site)
             await watch_without_reading(site)
+            await fill_a_level(site)
             await fail_to_place(site, moves)
             await invite_and_let_go(invited, site.members["west"])
             await fall_silent(site, moves)
@@ -202,6 +217,66 @@ async def watch_without_reading(site: Site) -> None:
         raise AssertionError("the watch was never too slow")
     finally:
         client.vanish()
+
+
+async def fill_a_level(site: Site) -> None:
+    """Have one request of jane served, one waiting and one refused, for want of seats."""
+    await grant(site.hub, "jane", using("configmaps"), "maps-of-jane")
+    level = level_called("small", queues=1, length=1)
+    await site.hub.client.create(ResourcePath(PRIORITY_LEVELS), level)
+    await site.hub.client.create(ResourcePath(FLOW_SCHEMAS), schema_for("jane", "small"))
+    url = urlsplit(site.hub.settings.server)
+    tls = ssl.create_default_context(cafile=str(site.directory / "hub" / "pki" / "ca.crt"))
+    clients = [
+        RawClient(*await asyncio.open_connection(url.hostname, url.port, ssl=tls)) for _ in range(3)
+    ]
+    path, login = "/api/v1/namespaces/shop/configmaps", "Authorization: Bearer jane-token"
+    kind, length = "Content-Type: application/json", "Content-Length: 3000"
+    try:
+        await clients[0].send(request("POST", path, login, kind, length) + b'{"kind":')
+        asked = [asyncio.create_task(client.ask(get(path, login))) for client in clients[1:]]
+        refused = next(asyncio.as_completed(asked))
+        assert (await refused).status == 429
+        clients[0].vanish()
+        assert sorted([(await each).status for each in asked]) == [200, 429]
+    finally:
+        for client in clients:
+            client.vanish()
+
+
+def level_called(name: str, *, queues: int, length: int) -> dict[str, Any]:
+    queuing = {"queues": queues, "handSize": 1, "queueLengthLimit": length}
+    limited = {
+        "nominalConcurrencyShares": 1,
+        "borrowingLimitPercent": 0,
+        "limitResponse": {"type": "Queue", "queuing": queuing},
+    }
+    return {
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
+        "kind": "PriorityLevelConfiguration",
+        "metadata": {"name": name},
+        "spec": {"type": "Limited", "limited": limited},
+    }
+
+
+def schema_for(user: str, level: str) -> dict[str, Any]:
+    rules = {
+        "subjects": [{"kind": "User", "user": {"name": user}}],
+        "resourceRules": [
+            {"verbs": ["*"], "apiGroups": [""], "resources": ["*"], "namespaces": ["*"]}
+        ],
+    }
+    return {
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
+        "kind": "FlowSchema",
+        "metadata": {"name": f"{level}-for-{user}"},
+        "spec": {
+            "matchingPrecedence": 50,
+            "priorityLevelConfiguration": {"name": level},
+            "distinguisherMethod": {"type": "ByUser"},
+            "rules": [rules],
+        },
+    }
 
 
 async def fail_to_place(site: Site, moves: Moves) -> None:

@@ -6,8 +6,11 @@ from importlib import import_module
 from typing import Final
 
 from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.metrics_core import Metric as Family
 from tools.reference.condition_sites import SOURCE
 from tools.reference.markdown import cell, table
+
+from clusterspace.telemetry.flow_metrics import FlowControlCollector
 
 _INTRODUCTION: Final = """\
 # Metrics
@@ -49,16 +52,18 @@ def page() -> str:
 def find_metrics() -> Iterator[Metric]:
     """Yield the metrics of every module that makes some."""
     for path in sorted(SOURCE.rglob("*.py")):
-        if "from prometheus_client import" not in path.read_text():
+        if "from prometheus_client" not in path.read_text():
             continue
         module = import_module(".".join(path.relative_to(SOURCE).with_suffix("").parts))
         for held in vars(module).values():
             if isinstance(held, MetricWrapperBase):
-                yield _described(held)
+                yield _described(next(iter(held.describe())), held)
+            elif isinstance(held, FlowControlCollector):
+                for family in held.describe():
+                    yield _described(family, family)
 
 
-def _described(collector: MetricWrapperBase) -> Metric:
-    family = next(iter(collector.describe()))
+def _described(family: Family, labelled: object) -> Metric:
     name = f"{family.name}_total" if family.type == "counter" else family.name
-    labels: tuple[str, ...] = getattr(collector, "_labelnames")  # noqa: B009 - there is no other way
-    return Metric(name, family.type, labels, family.documentation)
+    labels: tuple[str, ...] = getattr(labelled, "_labelnames")  # noqa: B009 - there is no other way
+    return Metric(name, family.type, tuple(labels), family.documentation)

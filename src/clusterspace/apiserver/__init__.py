@@ -20,7 +20,7 @@ discovery.py, openapi.py, openapi_documents/  what clients learn before they ask
 identity/         who is asking: certificates, tokens, and how they come to be
 access/           who may do what
 housekeeping.py   what happens later: namespaces end, owners' children go, events expire
-flow_control.py   whether a FlowSchema's priority level is there
+flow_control.py   FlowSchemas and priority levels: the default ones kept, all of them obeyed
 protection.py     volumes and claims that are deleted go once nobody uses them
 quota_controller.py       how much of ResourceQuotas is used, counted from what is stored
 kubernetes_hub/   our rules on a kube-apiserver that is the hub

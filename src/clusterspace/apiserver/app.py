@@ -1,7 +1,7 @@
 """The route table, readable top to bottom: a request to the verb that answers it."""
 
-from collections.abc import Awaitable, Mapping
-from typing import Final
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Final, Protocol
 
 from clusterspace import __version__
 from clusterspace.apiserver.catalog import Catalog, Served
@@ -99,11 +99,25 @@ class RequireScope:
         raise refusal(context.user, info)
 
 
+class Documents(Protocol):
+    """Answers some paths that are no resources."""
+
+    def answer(self, context: RequestContext) -> Response | None:
+        """Return the answer; None for a path that is somebody else's."""
+        ...
+
+
 class HubApp:
     """Answers authorized requests."""
 
-    def __init__(self, state: HubState, own_verbs: Mapping[tuple[str, str], Verb]) -> None:
+    def __init__(
+        self,
+        state: HubState,
+        own_verbs: Mapping[tuple[str, str], Verb],
+        own_documents: Sequence[Documents] = (),
+    ) -> None:
         self._state = state
+        self._own_documents = own_documents
         self._own_verbs = {**SUBRESOURCE_VERBS, **own_verbs}
         """Verbs with rules of their own, by `group/resource[/subresource]` and verb."""
         self._discovery = Discovery(state.catalog)
@@ -143,6 +157,9 @@ class HubApp:
             )
         if path == "/openapi/v2":
             return await self._openapi.answer_v2(context)
+        for own in self._own_documents:
+            if (answer := own.answer(context)) is not None:
+                return answer
         documents = self._openapi if path.startswith("/openapi") else self._discovery
         return documents.answer(context) or text_response(context, 404, "404 page not found\n")
 

@@ -392,7 +392,8 @@ def fenced(context: RequestContext) -> Generator[None]:
         yield
         return
     leadership = read_leadership(header)
-    context.answer_headers = [(CHECKED_HEADER, str(leadership.epoch))]
+    checked = (CHECKED_HEADER, str(leadership.epoch))
+    context.answer_headers = [*context.answer_headers, checked]
     token = _leadership.set(leadership)
     try:
         yield

@@ -14,4 +14,5 @@ printers/            the columns of `kubectl get`
 pods.py              what the containers of a pod request and may use together; its token's volume
 quota_usage.py       what an object takes up of a ResourceQuota, and what it must state
 pod_security.py      the Pod Security Standards, by level and version
+flow_control.py      the FlowSchemas and priority levels that every API server has
 """

@@ -4,6 +4,7 @@
 @member_options()   member: MemberOptions    where a member is, for its administrator
 @location_options   location: Location       where a new member is, for placement
 @server_options     server: ServerOptions    what the API servers `hub` and `fleet` are given alike
+@request_options()  requests: RequestLimits  how many requests they work on at once
 """
 
 import functools
@@ -424,3 +425,50 @@ def server_options(command: Command) -> Command:
         command(**others, server=server)
 
     return _with(_SERVER_OPTIONS, with_server)
+
+
+def request_options(*, reads: int, writes: int) -> Option:
+    """Add how many requests are worked on at once; the command gets it as one `requests`."""
+    options = (
+        click.option(
+            "--max-requests-inflight",
+            default=reads,
+            show_default=True,
+            type=click.IntRange(min=1),
+            help="Reads worked on at once; with the writes, the seats of all priority levels.",
+        ),
+        click.option(
+            "--max-mutating-requests-inflight",
+            default=writes,
+            show_default=True,
+            type=click.IntRange(min=1),
+            help="Writes worked on at once.",
+        ),
+        click.option(
+            "--enable-priority-and-fairness",
+            type=click.BOOL,
+            default=True,
+            show_default=True,
+            help="Let FlowSchemas say whose requests are served next; else the two bounds do.",
+        ),
+    )
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_requests(
+            *,
+            max_requests_inflight: int,
+            max_mutating_requests_inflight: int,
+            enable_priority_and_fairness: bool,
+            **others: Any,
+        ) -> None:
+            from clusterspace.roots.settings import RequestLimits
+
+            limits = RequestLimits(
+                max_requests_inflight, max_mutating_requests_inflight, enable_priority_and_fairness
+            )
+            command(**others, requests=limits)
+
+        return _with(options, with_requests)
+
+    return decorate

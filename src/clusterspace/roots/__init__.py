@@ -26,6 +26,7 @@ Shared:
     audit_logs.py   audit logs: opened with their policy, verified by `audit verify`
     settings.py     what the servers are started with
     clients.py      kubeconfigs found, clients opened and closed; connections a process keeps
+    fairness.py     API priority and fairness, by the settings of a server
     config_files.py files of the operator: read, and followed while a process runs; who may log in
     stores.py       the store: opened with its keys, which are followed; `store rewrite`
     installation.py the files of a data directory: authority, certificates, store

@@ -30,7 +30,7 @@ from clusterspace.fleet.gateway.routes import read_fleet_info
 from clusterspace.roots.audit_logs import Auditing
 
 
-def hub_handler(
+def hub_handler(  # noqa: PLR0913 - what the steps of one chain work with
     app: RequestHandler,
     catalog: Catalog,
     authenticator: Authenticator,
@@ -38,8 +38,12 @@ def hub_handler(
     audit: Auditing,
     clock: Clock,
     recheck: Recheck | None = None,
+    limits: Step | None = None,
 ) -> Handler:
-    """Return the handler of the hub's requests: every step, and the app at the end."""
+    """Return the handler of the hub's requests: every step, and the app at the end.
+
+    `limits` is the step that says how many requests are worked on at once, and whose.
+    """
     answer = chain(
         (
             Measure(clock),
@@ -48,7 +52,7 @@ def hub_handler(
             Authenticate(authenticator, audit.failed_logins),
             _audit_step(clock, audit),
             Impersonate(authorizer),
-            InFlightLimits(),
+            limits or InFlightLimits(),
             RequireScope(catalog, authorizer),
             Authorize(authorizer),
             *((recheck,) if recheck is not None else ()),
@@ -78,6 +82,7 @@ def fleet_handler(
     audit: Auditing,
     clock: Clock,
     recheck: Recheck | None = None,
+    limits: Step | None = None,
 ) -> Handler:
     """Return the handler of the fleet's requests; it authorizes nothing but impersonation.
 
@@ -91,7 +96,7 @@ def fleet_handler(
             Authenticate(authenticator, audit.failed_logins),
             _audit_step(clock, audit),
             Impersonate(authorizer),
-            InFlightLimits(),
+            limits or InFlightLimits(),
             *((recheck,) if recheck is not None else ()),
         ),
         app,

@@ -31,6 +31,12 @@ from clusterspace.fleet.membership.connections import user_settings
 from clusterspace.roots.audit_logs import open_audit
 from clusterspace.roots.chains import fleet_handler, fleet_recheck
 from clusterspace.roots.clients import LIMITS, connect, member_rules, open_connections
+from clusterspace.roots.fairness import (
+    FollowedObjects,
+    build_controller,
+    count_nothing,
+    limits_of,
+)
 from clusterspace.roots.installation import Installation, server_url, write_private
 from clusterspace.roots.kubeconfigs import FLEET_CONTEXT, kubeconfig_of
 from clusterspace.roots.processes import (
@@ -81,6 +87,7 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         logins, open_logins = (FleetAuthenticator(hub, clock, rights.revoked) for _ in range(2))
         rights.on_change(logins.forget, open_logins.forget, fleet.reviews.forget)
         recheck = fleet_recheck(open_logins, fleet.reviews, clock)
+        flows = build_controller(settings.requests, clock, most_per_flow=None)
         handler = fleet_handler(
             FleetApp(fleet, documents),
             logins,
@@ -88,6 +95,9 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
             audit,
             clock,
             recheck,
+            await stack.enter_async_context(
+                limits_of(settings.requests, flows, clock, count_nothing)
+            ),
         )
         # Nobody can be let in before the hub has said whose certificates count.
         tls = await answer_of(
@@ -101,6 +111,8 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         tasks = await stack.enter_async_context(Supervisor(clock, report))
         keep_all(tasks, {**directory.tasks(), "open streams": recheck.run})
         keep_all(tasks, {**tls.tasks(clock), **rights.tasks(recheck), **process_tasks(clock)})
+        if flows is not None:
+            keep_all(tasks, FollowedObjects(hub, flows).tasks())
         await directory.wait_synced()
         await server.listen(settings.host, settings.port)
         url = server_url(settings.host, server.addresses[0][1])

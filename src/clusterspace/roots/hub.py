@@ -19,7 +19,9 @@ from clusterspace.apiserver.access.changes import AccessChanges
 from clusterspace.apiserver.access.reviews import Reviews
 from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.definition_controller import CustomResourceController
+from clusterspace.apiserver.flow_control import FlowControlObjects
 from clusterspace.apiserver.health import Components
+from clusterspace.apiserver.http.fairness.dumps import FlowDumps
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.identity.authority import Authority
 from clusterspace.apiserver.identity.oidc import OidcTokens
@@ -34,6 +36,7 @@ from clusterspace.roots.audit_logs import open_audit
 from clusterspace.roots.chains import hub_handler, hub_recheck
 from clusterspace.roots.clients import open_connections
 from clusterspace.roots.config_files import issuer_tasks, load_issuers, load_tokens
+from clusterspace.roots.fairness import build_controller, flow_tasks, limits_of
 from clusterspace.roots.hub_state import bootstrap, build_state, create_namespaces, housekeeping
 from clusterspace.roots.installation import Installation, advertised_address, server_url
 from clusterspace.roots.processes import api_server, process_tasks, stop_event
@@ -79,7 +82,11 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
             optional_apis=settings.optional_apis,
         )
         controller = CustomResourceController(hub)
+        flows = build_controller(settings.requests, clock)
+        flow_objects = FlowControlObjects(hub, flows)
         unfinished = await bootstrap(hub, access, controller)
+        with suppress(StoreFull):  # looked at every minute, and until then obeyed all the same
+            await flow_objects.install()
         keys = Keys(authority.pair, installation.signing_key())
         issuers = OidcTokens(load_issuers(settings.authentication_file), clock)
         identity = Authentication(hub, keys, load_tokens(settings.token_auth_file), issuers)
@@ -89,10 +96,16 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         proxy = ClusterProxy(members, partial(user_settings, rules), settings.identities)
         authenticator, authorizer = identity.authenticator(), access.authorizer
         verbs = {**Reviews(authorizer).verbs(), **identity.verbs(authorizer), **proxy.verbs()}
-        app = HubApp(hub, {**verbs, **computed_verbs("/componentstatuses", Components())})
+        verbs |= computed_verbs("/componentstatuses", Components())
+        app = HubApp(hub, verbs, () if flows is None else (FlowDumps(flows, clock),))
         audit = stack.enter_context(open_audit(settings, installation.audit_file, clock))
         recheck = hub_recheck(authenticator, authorizer, clock)
-        handler = hub_handler(app, hub.catalog, authenticator, authorizer, audit, clock, recheck)
+        limits = await stack.enter_async_context(
+            limits_of(settings.requests, flows, clock, flow_objects.count_objects)
+        )
+        handler = hub_handler(
+            app, hub.catalog, authenticator, authorizer, audit, clock, recheck, limits
+        )
         context = installation.server_tls()
         server = api_server(handler, context, settings, clock)
         await server.listen(settings.host, settings.port)
@@ -106,6 +119,7 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         tls = ServerTls(context, installation, authority, write_kubeconfigs)
         tasks = await stack.enter_async_context(Supervisor(clock, report))
         keep_all(tasks, housekeeping(hub, controller, store))
+        keep_all(tasks, flow_tasks(flow_objects, flows))
         service = KubernetesService(hub, advertised_address(settings.host), port)
         keep_all(tasks, {"kubernetes service": service.run, "open streams": recheck.run})
         keep_all(tasks, {"roles in memory": access.role_cache.run, **process_tasks(clock)})

@@ -25,7 +25,6 @@ from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.conversion import Webhooks
 from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.feeds import Feeds
-from clusterspace.apiserver.flow_control import FlowSchemaStatus
 from clusterspace.apiserver.housekeeping import (
     GarbageCollector,
     NamespaceController,
@@ -123,7 +122,6 @@ def housekeeping(hub: HubState, definitions: CustomResourceController, store: Co
         "custom resources": definitions.run,
         "namespaces": NamespaceController(hub).run,
         "garbage collection": GarbageCollector(hub).run,
-        "flow schemas": FlowSchemaStatus(hub).run,
         "type checks of policies": PolicyTypeChecks(hub).run,
         "resource quotas": QuotaController(hub).run,
         "role aggregation": RoleAggregator(hub).run,

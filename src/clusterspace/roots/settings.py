@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from clusterspace.apiserver.access.audit_log import Rotation
 from clusterspace.apiserver.admission.plugins import AdmissionSwitches
@@ -43,6 +43,22 @@ def rotation_of(megabytes: int, files: int, days: int) -> Rotation:
     return Rotation(megabytes * 1024 * 1024, files, days)
 
 
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """How many requests are worked on at once, and whether FlowSchemas say whose."""
+
+    reads: int = 400
+    """With the writes, these are the seats that priority levels share."""
+    writes: int = 200
+    priority_and_fairness: bool = True
+    """Without, the two bounds are all there is, and one user has at most half of either."""
+
+
+FLEET_REQUESTS: Final = RequestLimits(reads=1600, writes=800)
+"""Of the fleet API server: its requests wait for members most of their time, for some until they
+give up, and what a user has under way there must not keep them from all the others."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
     """The settings that hub and fleet API server have in common; port 0 is a free one."""
@@ -62,6 +78,7 @@ class ServerSettings:
     audit_rotation: Rotation = field(default_factory=Rotation)
     identities: MemberIdentities = field(default_factory=MemberIdentities)
     """Who users of the hub are at members."""
+    requests: RequestLimits = field(default_factory=RequestLimits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +103,7 @@ class FleetSettings(ServerSettings):
 
     hub: ConnectionSettings
     data_dir: Path
+    requests: RequestLimits = field(default_factory=lambda: FLEET_REQUESTS, kw_only=True)
     federation: bool = True
     bulk_delete_members: bool = False
     """Whether `kubectl delete --all` and the like, without a cluster, reach members."""
@@ -108,3 +126,4 @@ class SimSettings:
     seed: int | None = None
     """Makes names and UIDs repeatable; without one no two members are alike."""
     token_auth_file: Path | None = None
+    requests: RequestLimits = field(default_factory=RequestLimits)

@@ -20,7 +20,9 @@ from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.definition_controller import CustomResourceController
+from clusterspace.apiserver.flow_control import FlowControlObjects
 from clusterspace.apiserver.health import Components
+from clusterspace.apiserver.http.fairness.dumps import FlowDumps
 from clusterspace.apiserver.http.guards import FailedLogins
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
@@ -31,6 +33,7 @@ from clusterspace.apiserver.verbs.read import computed_verbs
 from clusterspace.roots.audit_logs import Auditing
 from clusterspace.roots.chains import hub_handler
 from clusterspace.roots.config_files import load_tokens
+from clusterspace.roots.fairness import build_controller, flow_tasks, limits_of
 from clusterspace.roots.hub_state import build_state, create_namespaces, housekeeping
 from clusterspace.roots.installation import Installation, advertised_address
 from clusterspace.roots.processes import stop_event
@@ -83,6 +86,9 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         await definitions.load()
         await install_default_roles(hub)
         await access.role_cache.load()
+        flows = build_controller(settings.requests, clock)
+        flow_objects = FlowControlObjects(hub, flows)
+        await flow_objects.install()
 
         keys = Keys(authority.pair, installation.signing_key())
         identity = Authentication(hub, keys, load_tokens(settings.token_auth_file))
@@ -97,11 +103,17 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
             **metrics_verbs(mirror, pods_by_node),
             **computed_verbs("/componentstatuses", Components(("controller-manager", "scheduler"))),
         }
-        app, faults = HubApp(hub, verbs), Faults(hub)
+        dumps = () if flows is None else (FlowDumps(flows, clock),)
+        app, faults = HubApp(hub, verbs, dumps), Faults(hub)
         failed_logins = stack.enter_context(closing(FailedLogins(clock, _keep_no_record)))
         audit = Auditing(_keep_no_record, failed_logins)
         authenticator = identity.authenticator()
-        handler = hub_handler(app, hub.catalog, authenticator, access.authorizer, audit, clock)
+        limits = await stack.enter_async_context(
+            limits_of(settings.requests, flows, clock, flow_objects.count_objects)
+        )
+        handler = hub_handler(
+            app, hub.catalog, authenticator, access.authorizer, audit, clock, limits=limits
+        )
         server = HttpServer(faults.around(handler), tls=installation.server_tls())
         await server.listen(settings.host, settings.port)
         port = server.addresses[0][1]
@@ -125,6 +137,7 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         }
         tasks = await stack.enter_async_context(Supervisor(clock, report))
         keep_all(tasks, {**housekeeping(hub, definitions, store), **identity.tasks(url)})
+        keep_all(tasks, flow_tasks(flow_objects, flows))
         service = KubernetesService(hub, advertised_address(settings.host), port)
         keep_all(tasks, {"kubernetes service": service.run, **simulation})
 

@@ -292,6 +292,8 @@ COMPONENT_ROLES: Final = (
         # That rights have changed: what it remembers of them is then no longer so.
         _on(("list", "watch"), RBAC_GROUP, "clusterrolebindings", "clusterroles", "rolebindings",
             "roles"),
+        # Whose requests are served first is said once, for the hub and for the fleet's address.
+        _on(_READ, "flowcontrol.apiserver.k8s.io", "flowschemas", "prioritylevelconfigurations"),
     )),
     DefaultRole(
         _REVOCATIONS,

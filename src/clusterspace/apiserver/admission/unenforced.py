@@ -1,6 +1,6 @@
 """Kinds, and fields of policies, that are stored here without being obeyed.
 
-Elsewhere a flow schema sorts requests, an APIService leads elsewhere. Whoever relies on that
+Elsewhere an APIService leads to another server, a ServiceCIDR has addresses. Whoever relies on that
 must hear that nothing of the kind happens here, with every write and not from a page nobody opened.
 What steers kubelets, schedulers or controllers (a NetworkPolicy, a PriorityClass) is not listed:
 here it is a template, and it acts where it is placed. Kinds of Karmada and KubeFleet that only
@@ -17,8 +17,6 @@ from typing import Any, Final, cast
 from clusterspace.apiserver.state import Admission, HubState, Plugin
 from clusterspace.kube.objects import Object
 
-_FLOW_CONTROL: Final = "flowcontrol.apiserver.k8s.io"
-
 _ON_MEMBERS: Final = "create it on the members it is for"
 
 
@@ -31,12 +29,6 @@ class Unenforced:
 
 
 KINDS: Final[Mapping[tuple[str, str], Unenforced]] = {
-    (_FLOW_CONTROL, "FlowSchema"): Unenforced(
-        "requests are limited by fixed numbers, whoever makes them", _ON_MEMBERS
-    ),
-    (_FLOW_CONTROL, "PriorityLevelConfiguration"): Unenforced(
-        "requests are limited by fixed numbers, whoever makes them", _ON_MEMBERS
-    ),
     ("apiregistration.k8s.io", "APIService"): Unenforced(
         "no request is passed on to an extension server",
         "define the kinds with a CustomResourceDefinition, or create it on the members it is for",

@@ -10,6 +10,7 @@ messages.py        Request, Response, Stream, Hijacked: what handlers see and re
 request_info.py    what is asked, from method and URL alone; in which form, from Accept
 context.py         RequestContext: one request on its way, and what every answer to it has
 chain.py           the steps around it: outcomes, deadlines, how many at once, rechecks
+fairness/          whose request is served next: API priority and fairness
 audit_policy.py    kube-apiserver's audit policy: read, and which rule a request has
 audit_events.py    the step that writes events by such a policy
 guards.py          the steps that say who asks and whether they may: authenticate, audit, authorize

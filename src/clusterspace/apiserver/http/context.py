@@ -43,6 +43,7 @@ class RequestContext:
         "labels",
         "new_name",
         "on_end",
+        "on_initialized",
         "received",
         "request",
         "request_id",
@@ -75,6 +76,8 @@ class RequestContext:
         """What else must still hold while a long answer goes on, beyond what the chain asks."""
         self.on_end: Callable[[ApiError], None] | None = None
         """How a long answer says why it ends, where it can."""
+        self.on_initialized: Callable[[], None] | None = None
+        """Who waits for a long answer to have begun: until then it costs what a list does."""
         self.is_heavy = False
         """Whether its steps may take longer than the event loop should wait for one of them."""
         self._has_turn = False
@@ -89,6 +92,11 @@ class RequestContext:
             self.on_end(error)
         else:
             self.request.cut()
+
+    def initialized(self) -> None:
+        """Say that a long answer has begun: what there was is sent, and changes are to follow."""
+        if self.on_initialized is not None:
+            self.on_initialized()
 
     async def read_body(self) -> bytes:
         """Return the body, and take note when working on it may take long."""

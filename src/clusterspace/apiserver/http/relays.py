@@ -153,6 +153,7 @@ async def pass_back(context: RequestContext, passage: Passage, answer: AnswerStr
     require_encoding(passage.cluster, answer.headers)
     headers = headers_to_return(context, answer.headers, passage.speaker)
     stream = context.request.start_stream(answer.status, headers)
+    context.initialized()
     if _may_take_long(context):
         stream.be_patient()
     pieces = answer.chunks()

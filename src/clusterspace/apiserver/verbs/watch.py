@@ -175,6 +175,7 @@ async def watch(request: ResourceRequest) -> None:
     try:
         if start is None:
             await _send_initial(request, options, selection, watcher, stream)
+        request.context.initialized()
         # Joining fails while the log has something this watcher has not seen. The look and the
         # joining are one step without an await between them, so nothing can be committed in
         # between that neither `missed` nor the feed shows.

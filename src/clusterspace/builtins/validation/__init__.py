@@ -15,6 +15,7 @@ storage      volumes, storage classes, CSI
 core         ConfigMaps, Secrets, Events, Leases, nodes, quotas, limits, priorities
 access       RBAC and certificate requests
 admission    webhook configurations, admission policies and their bindings
-extension    flow control, API services; where a webhook is said to be
+extension    API services; where a webhook is said to be
+flow_control FlowSchemas and priority levels
 definitions  CustomResourceDefinitions, whole and version by version
 """

@@ -1,124 +1,19 @@
-"""The rules of what extends a cluster: flow control, further API servers, webhooks."""
+"""The rules of what extends a cluster: further API servers, webhooks."""
 
 from collections.abc import Iterator
 from typing import Final, cast
 from urllib.parse import urlsplit
 
 from clusterspace.builtins.validation.rules import (
-    Check,
-    at,
-    between,
     check_all,
-    each,
-    one_of,
     problems_at,
     required,
-    satisfies,
     struct_in,
-    well_formed,
 )
 from clusterspace.errors import Cause
 from clusterspace.kube import causes
-from clusterspace.kube.names import dns1035_label_problems, dns1123_subdomain_problems
+from clusterspace.kube.names import dns1035_label_problems
 from clusterspace.kube.objects import Object, metadata_of
-
-_LAST_PRECEDENCE: Final = 10000
-
-_SUBJECTS: Final = {"Group": "group", "ServiceAccount": "serviceAccount", "User": "user"}
-
-
-def _flow_subject(subject: Object, path: str) -> Iterator[Cause]:
-    kind = subject.get("kind", "")
-    if kind not in _SUBJECTS:
-        yield causes.not_supported(at(path, "kind"), kind, tuple(_SUBJECTS))
-        return
-    for other, field in _SUBJECTS.items():
-        if other == kind and subject.get(field) is None:
-            why = f"{field} is required when subject kind is '{kind}'"
-            yield causes.required(at(path, field), why)
-        elif other == kind:
-            yield from required("name")(subject[field], at(path, field))
-        elif subject.get(field) is not None:
-            why = f"{field} is forbidden when subject kind is not '{other}'"
-            yield causes.forbidden(at(path, field), why)
-
-
-def _at_least_one(field: str) -> Check:
-    return required(field, f"{field} must contain at least one value")
-
-
-def _flow_rule(rule: Object, path: str) -> Iterator[Cause]:
-    yield from _at_least_one("subjects")(rule, path)
-    yield from each("subjects", _flow_subject)(rule, path)
-    if not rule.get("resourceRules") and not rule.get("nonResourceRules"):
-        why = "at least one of resourceRules and nonResourceRules has to be non-empty"
-        yield causes.required(path, why)
-    resource = (_at_least_one("verbs"), _at_least_one("apiGroups"), _at_least_one("resources"))
-    yield from each("resourceRules", *resource)(rule, path)
-    urls = (_at_least_one("verbs"), _at_least_one("nonResourceURLs"))
-    yield from each("nonResourceRules", *urls)(rule, path)
-
-
-def check_flow_schema(schema: Object) -> Iterator[Cause]:
-    """Check a FlowSchema."""
-    spec = struct_in(schema, "spec")
-    precedence = spec.get("matchingPrecedence", 0)
-    if precedence > _LAST_PRECEDENCE:
-        why = f"must not be greater than {_LAST_PRECEDENCE}"
-        yield causes.invalid("spec.matchingPrecedence", precedence, why)
-    if precedence < 0:
-        yield causes.invalid("spec.matchingPrecedence", precedence, "must be a positive value")
-    method = spec.get("distinguisherMethod")
-    if method is not None and method.get("type") not in ("ByNamespace", "ByUser"):
-        shown = {"Type": method.get("type", "")}
-        place = "spec.distinguisherMethod.type"
-        yield causes.not_supported(place, shown, ("ByNamespace", "ByUser"))
-    level = struct_in(spec, "priorityLevelConfiguration")
-    place = "spec.priorityLevelConfiguration"
-    yield from required("name", "must reference a priority level")(level, place)
-    yield from well_formed("name", dns1123_subdomain_problems)(level, place)
-    yield from each("rules", _flow_rule)(spec, "spec")
-
-
-def check_priority_level(level: Object) -> Iterator[Cause]:
-    """Check a PriorityLevelConfiguration."""
-    spec = struct_in(level, "spec")
-    kind = spec.get("type", "")
-    yield from one_of("type", "Exempt", "Limited")(spec, "spec")
-    if kind == "Limited":
-        if spec.get("exempt") is not None:
-            yield causes.forbidden("spec.exempt", "must be nil if the type is Limited")
-        if spec.get("limited") is None:
-            yield causes.required("spec.limited", "must not be empty when type is Limited")
-        else:
-            limited = spec["limited"]
-            yield from check_all(limited, "spec.limited", _SHARES)
-            response, path = struct_in(limited, "limitResponse"), "spec.limited.limitResponse"
-            yield from one_of("type", "Queue", "Reject")(response, path)
-            if response.get("type") in ("Queue", "Reject"):
-                queues = response.get("queuing")
-                if response.get("type") == "Queue" and queues is None:
-                    why = "must not be empty if limited.limitResponse.type is Limited"
-                    yield causes.required(at(path, "queuing"), why)
-                elif response.get("type") != "Queue" and queues is not None:
-                    why = "must be nil if limited.limitResponse.type is not Limited"
-                    yield causes.forbidden(at(path, "queuing"), why)
-    elif kind == "Exempt" and spec.get("limited") is not None:
-        why = "must be nil if the type is not Limited"
-        yield causes.forbidden("spec.limited", why)
-
-
-_SHARES: Final = (
-    satisfies(
-        "nominalConcurrencyShares", lambda shares: shares >= 0, "must be a non-negative integer"
-    ),
-    between("lendablePercent", 0, 100),
-    satisfies(
-        "borrowingLimitPercent",
-        lambda share: share >= 0,
-        "if specified, must be a non-negative integer",
-    ),
-)
 
 
 def check_api_service(service: Object) -> Iterator[Cause]:

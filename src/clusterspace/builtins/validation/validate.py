@@ -13,6 +13,7 @@ from clusterspace.builtins.validation import (
     admission,
     core,
     extension,
+    flow_control,
     jobs,
     networking,
     pods,
@@ -192,8 +193,8 @@ _RULES: Final[Mapping[tuple[str, str], _Rules]] = {
     (_ADMISSION, "ValidatingAdmissionPolicyBinding"): _Rules(
         always=admission.check_policy_binding, takes_any_finalizer=True
     ),
-    (_FLOW, "FlowSchema"): _Rules(always=extension.check_flow_schema),
-    (_FLOW, "PriorityLevelConfiguration"): _Rules(always=extension.check_priority_level),
+    (_FLOW, "FlowSchema"): _Rules(always=flow_control.check_flow_schema),
+    (_FLOW, "PriorityLevelConfiguration"): _Rules(always=flow_control.check_priority_level),
     ("apiregistration.k8s.io", "APIService"): _Rules(
         path_segment_problems, extension.check_api_service, takes_any_finalizer=True
     ),

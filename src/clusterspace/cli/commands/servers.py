@@ -10,6 +10,7 @@ from clusterspace.cli.options import (
     hub_kubeconfig_option,
     listen_options,
     log_format_option,
+    request_options,
     server_options,
     token_auth_file_option,
 )
@@ -17,6 +18,7 @@ from clusterspace.cli.running import serve
 
 if TYPE_CHECKING:
     from clusterspace.client.settings import ConnectionSettings
+    from clusterspace.roots.settings import RequestLimits
 
 
 @click.command()
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     help="APIs that are served only on demand: admissionregistration.k8s.io/v1beta1 "
     "(MutatingAdmissionPolicy).",
 )
+@request_options(reads=400, writes=200)
 @server_options
 def hub(
     *,
@@ -77,6 +80,7 @@ def hub(
     authentication_config: Path | None,
     encryption_provider_config: Path | None,
     runtime_config: str,
+    requests: "RequestLimits",
     server: ServerOptions,
     log_format: str,
 ) -> None:
@@ -114,6 +118,7 @@ def hub(
         audit=server.audit,
         **server.audit_log,
         identities=server.identities,
+        requests=requests,
     )
     serve(lambda: serve_until_stopped(settings), log_format, port=port)
 
@@ -177,6 +182,7 @@ def hub(
     type=click.FloatRange(min=0),
     help="Seconds a cluster may be out of reach before informers are served without it.",
 )
+@request_options(reads=1600, writes=800)
 @server_options
 def fleet(
     *,
@@ -191,6 +197,7 @@ def fleet(
     answers_mib: int,
     grace_seconds: float,
     lost_seconds: float,
+    requests: "RequestLimits",
     server: ServerOptions,
     log_format: str,
 ) -> None:
@@ -236,6 +243,7 @@ def fleet(
             audit=server.audit,
             **server.audit_log,
             identities=server.identities,
+            requests=requests,
         )
         await serve_until_stopped(settings)
 

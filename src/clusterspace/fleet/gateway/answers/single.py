@@ -287,6 +287,7 @@ async def _relay_events(
         stream = http.request.start_stream(
             200, headers_to_return(http, answer.headers, link.speaker)
         )
+        http.initialized()
         try:
             reading = lines_of(link.cluster, answer, context.fleet.memory)
             async with aclosing(reading) as batches:

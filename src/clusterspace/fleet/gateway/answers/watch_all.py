@@ -197,6 +197,7 @@ async def _start(context: FleetContext, options: WatchOptions) -> "_Watch":
     opening = await _open(context, options)
     hub = (await context.fleet.directory.link(HUB)).connection
     stream = context.http.request.start_stream(200, headers_for(context.http, JSON))
+    context.http.initialized()
     is_table = context.representation.is_table
 
     def is_written(cluster: str, head: Head) -> bool:
