@@ -27,6 +27,7 @@ import pytest_asyncio.plugin
 import structlog
 
 from clusterspace.roots.processes import LIFELINE
+from clusterspace.testing.etcd import hubs_on_etcd
 
 # A red run must be repeatable by whoever looks at it next, and is over soon; new examples, and
 # many of them, are the slow suite's job (`make robustness`).
@@ -48,6 +49,16 @@ os.environ.setdefault("GOMEMLIMIT", "600MiB")
 os.environ.setdefault("SSL_CERT_FILE", os.devnull)
 
 _errors: list[str] = []
+
+
+STORE: Final = "CLUSTERSPACE_TEST_STORE"
+"""`etcd` has every hub of the tests keep its objects in one etcd, each under its own prefix."""
+
+
+@pytest.fixture(autouse=os.environ.get(STORE) == "etcd", scope="session")
+def _hubs_on_etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with hubs_on_etcd(tmp_path_factory.mktemp("etcd")):
+        yield
 
 
 @pytest.hookimpl(wrapper=True)

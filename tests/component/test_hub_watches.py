@@ -28,7 +28,7 @@ from clusterspace.apiserver.http.request_info import PROTOBUF
 from clusterspace.apiserver.store.compaction import CompactionPolicy
 from clusterspace.apiserver.verbs import watch as watch_module
 from clusterspace.kube.protobuf.bodies import decode
-from clusterspace.roots import hub_state
+from clusterspace.roots import stores
 from clusterspace.testing.steps import until
 
 EVERYWHERE = "/api/v1/secrets"
@@ -148,7 +148,7 @@ async def forgetful_hub(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[HubClient]:
     policy = partial(CompactionPolicy, maximum_events=MOST_EVENTS, look_every_seconds=0.02)
-    monkeypatch.setattr(hub_state, "CompactionPolicy", policy)
+    monkeypatch.setattr(stores, "CompactionPolicy", policy)
     async with hub_here(tmp_path) as client:
         yield client
 

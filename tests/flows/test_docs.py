@@ -39,7 +39,7 @@ EXAMPLES = sorted(
     f"../examples/{page.parent.name}/README.md" for page in (ROOT / "examples").glob("*/README.md")
 )
 ALONE = ("guides/backup-and-restore.md",)
-ON_A_SERVER = ("guides/install.md", "guides/upgrade.md")
+ON_A_SERVER = ("guides/install.md", "guides/upgrade.md", "guides/beyond-one-machine.md")
 """Pages for machines with systemd, users and a registry: what they type is parsed, not run."""
 WITHOUT_STEPS = (
     "README.md",

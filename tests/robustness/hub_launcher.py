@@ -20,7 +20,7 @@ from clusterspace.apiserver.store.commits import Submission, decide_batch
 from clusterspace.apiserver.store.interface import Event, Revision
 from clusterspace.apiserver.store.sqlite import SqliteStore
 from clusterspace.cli.main import main
-from clusterspace.roots import hub_state
+from clusterspace.roots import hub_state, stores
 
 FORGETS_AFTER = 0.3
 
@@ -107,7 +107,7 @@ def launch() -> None:
     parser.add_argument("--plant", choices=PLANTS)
     chosen, options = parser.parse_known_args()
     if chosen.forgetful:
-        cast("Any", hub_state).compact_forever = forget_the_past
+        cast("Any", stores).compact_forever = forget_the_past
     if chosen.plant:
         PLANTS[chosen.plant]()
     sys.argv = ["clusterspace", "hub", *options]

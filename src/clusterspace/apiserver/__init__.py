@@ -19,6 +19,7 @@ definition_controller.py  CustomResourceDefinitions become live routes, and end
 discovery.py, openapi.py, openapi_documents/  what clients learn before they ask
 identity/         who is asking: certificates, tokens, and how they come to be
 access/           who may do what
+hub_leases.py     which of several servers on one store does what one is enough for
 housekeeping.py   what happens later: namespaces end, owners' children go, events expire
 flow_control.py   FlowSchemas and priority levels: the default ones kept, all of them obeyed
 protection.py     volumes and claims that are deleted go once nobody uses them

@@ -197,6 +197,9 @@ class HubApp:
             )
             is_read = asked is None or not {"get", "list"}.isdisjoint(asked.verbs)
             representation = negotiate(accept, protobuf, is_transformed=is_read)
+        if needs_quorum(info):
+            # Once, for all that this request reads: hubs that share a store may be behind it.
+            await self._state.store.sync()
         request = ResourceRequest(self._state, context, served, representation)
         path = f"{info.group}/{info.resource}"
         if info.subresource:
@@ -218,6 +221,14 @@ class HubApp:
             )
         verbs = _SCALE_VERBS if info.subresource == "scale" else _STATUS_VERBS
         return await _allowed(verbs, info.verb, subresource.verbs)(request)
+
+
+def needs_quorum(info: RequestInfo) -> bool:
+    """Whether a request is to see all that was acknowledged before it, at whichever hub.
+
+    Not when it names a version: 0 is whatever there is, and any other is waited for.
+    """
+    return info.verb not in ("get", "list", "watch") or not info.query.get("resourceVersion")
 
 
 def _allowed(verbs: Mapping[str, Verb], verb: str, served: tuple[str, ...]) -> Verb:

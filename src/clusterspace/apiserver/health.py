@@ -8,7 +8,8 @@
 
 `/readyz` besides says whether requests are wanted: not while the server starts or stops. A server
 that can only be read is ready, and says that it is read-only: whoever took it out of a load
-balancer would take the reads away too. `/readyz/store-writes` fails meanwhile, for alerts.
+balancer would take the reads away too. `/readyz/store-writes` fails meanwhile, for alerts. One that
+is cut off from its etcd is not: consistent reads fail there, and other hubs may reach it.
 """
 
 from collections.abc import Iterable
@@ -65,6 +66,9 @@ _STARTED: Final = tuple(
 _AGGREGATION: Final = "autoregister-completion"
 _WRITES: Final = "store-writes"
 _READ_ONLY: Final = "read-only: the disk of the store is full; reads are served, writes refused"
+_CUT_OFF: Final = (
+    "read-only: no quorum of etcd answers; watches and reads of resourceVersion=0 are served"
+)
 
 
 class Health:
@@ -94,6 +98,7 @@ class Health:
         kind = root.removeprefix("/")
         checks = self._checks(kind)
         is_read_only = bool(self._store.refuses_writes)
+        why = _READ_ONLY if self._store.is_reachable else _CUT_OFF
         if path != root:
             only = path.removeprefix(f"{root}/").rstrip("/")
             checks[_WRITES] = not is_read_only
@@ -107,21 +112,25 @@ class Health:
         failed = ", ".join(name for name, passed in checks.items() if not passed)
         # A server that starts or stops lives: to restart it would not help.
         if failed == _WRITES:
-            raise ServiceUnavailable(_READ_ONLY)
+            raise ServiceUnavailable(why)
+        if failed and kind != "livez" and not self._store.is_reachable:
+            raise ServiceUnavailable(f"{why} ({failed})")
         if failed and kind != "livez":
             raise ServiceUnavailable(f"the hub is starting or stopping ({failed})")
         if not query.get_all("verbose"):
-            return text_response(context, 200, f"ok\n{_READ_ONLY}\n" if is_read_only else "ok")
+            return text_response(context, 200, f"ok\n{why}\n" if is_read_only else "ok")
         lines = [f"[{'+' if passed else '-'}]{name} ok\n" for name, passed in checks.items()]
         if is_read_only:
-            lines.append(f"[-]{_WRITES} failed: {_READ_ONLY}\n")
+            lines.append(f"[-]{_WRITES} failed: {why}\n")
         return text_response(context, 200, "".join([*lines, f"{kind} check passed\n"]))
 
     def _checks(self, kind: str) -> dict[str, bool]:
         has_store = self._store.current_revision > 0
         checks = {"ping": True, "log": True, "etcd": has_store}
         if kind == "readyz":
-            checks |= {"etcd-readiness": has_store, "informer-sync": self._is_started}
+            # A hub that its etcd does not answer is passed over: others may be better off.
+            is_reachable = has_store and self._store.is_reachable
+            checks |= {"etcd-readiness": is_reachable, "informer-sync": self._is_started}
         checks |= dict.fromkeys((*_STARTED, _AGGREGATION), self._is_started)
         if kind == "readyz":
             checks["shutdown"] = self._is_ready

@@ -20,7 +20,7 @@ from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.http.context import off_loop
 from clusterspace.apiserver.identity.following import MANAGER, RETRY_SECONDS
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.store.interface import Event, KeyValue, Revision
+from clusterspace.apiserver.store.interface import ABSENT, Event, KeyValue, Revision
 from clusterspace.apiserver.writing import TRIES, write_of
 from clusterspace.builtins.quota_usage import (
     CLAIMS,
@@ -81,6 +81,8 @@ class QuotaController:
         self._charges = next(found, Charges())
         self._namespaces: dict[str, set[str]] = {}
         """The keys of the quotas of each namespace that has any."""
+        self._unchanged: dict[str, tuple[Revision, float]] = {}
+        """At which revision a quota was last looked at, and since when it has been at it."""
         self._to_count: set[str] = set()
         self._woken = asyncio.Event()
 
@@ -222,6 +224,8 @@ class QuotaController:
                 used = {n: each + amounts.get(n, ZERO) for n, each in used.items()}
             if _is_reported(quota, hard, used):
                 return
+            if hub.store.is_shared and not self._may_lower(entry, quota, used, namespace):
+                return
             status = {
                 "hard": find_at(quota, "spec", "hard") or {},
                 "used": {name: str(amount) for name, amount in used.items()},
@@ -235,6 +239,25 @@ class QuotaController:
                 continue
             return
         self._want(namespace)
+
+    def _may_lower(self, entry: KeyValue, quota: Object, used: Amounts, namespace: str) -> bool:
+        """Whether less may be reported than is: not while another hub may have more on its way.
+
+        Its charges are known only to itself. But each is a change of the quota, and what is not
+        stored a while after it has failed. So less is reported once the quota has been left alone
+        for that long; more, at once.
+        """
+        now = self._hub.clock.monotonic()
+        revision, since = self._unchanged.get(entry.key, (ABSENT, now))
+        if revision != entry.mod_revision:
+            since = now
+        self._unchanged[entry.key] = (entry.mod_revision, since)
+        reported = amounts_at(quota, "status", "used")
+        is_lower = any(amount < reported.get(name, ZERO) for name, amount in used.items())
+        if not is_lower or now - since > Charges.SECONDS:
+            return True
+        asyncio.get_running_loop().call_later(Charges.SECONDS, self._want, namespace)
+        return False
 
     async def _counted(
         self, quota: Object, names: Iterable[str], namespace: str, revision: Revision

@@ -401,11 +401,24 @@ def fenced(context: RequestContext) -> Generator[None]:
         _leadership.reset(token)
 
 
+@contextmanager
+def leading(leadership: Leadership) -> Generator[None]:
+    """Tie all that is written in the block, or by tasks begun in it, to our own leadership."""
+    token = _leadership.set(leadership)
+    try:
+        yield
+    finally:
+        _leadership.reset(token)
+
+
 async def require_leadership(hub: HubState) -> None:
     """Refuse to store what a deposed leader sent; to be called right before the store is."""
     leadership = _leadership.get()
     if leadership is None:
         return
+    # The Lease may have changed hands at another hub, which this one has not heard of yet. What is
+    # left is the time of one write: two keys cannot be compared in one transaction everywhere.
+    await hub.store.sync()
     served = hub.catalog.find(*_LEASES)
     entry = served and await hub.store.get(served.key(leadership.namespace, leadership.name))
     lease = None if served is None or not entry else forms.decode_stored(entry, served.form)

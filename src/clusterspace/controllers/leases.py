@@ -15,14 +15,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import structlog
 
 from clusterspace.aio.clocks import Clock, Waiting
 from clusterspace.apis.identities import CHECKED_HEADER, LEADER_HEADER, Leadership
 from clusterspace.client.requests import Headers, ResourcePath
-from clusterspace.client.resources import Client
 from clusterspace.errors import ApiError, ClusterError, LeadershipLost, NotLeading
 from clusterspace.kube.objects import Object, find_at, resource_version_of, with_value
 from clusterspace.kube.resources import GroupVersionResource
@@ -103,11 +102,27 @@ def epoch_of(lease: Object) -> Epoch:
     return int(find_at(lease, "spec", "leaseTransitions") or 0)
 
 
+class LeaseClient(Protocol):
+    """The rights that an election needs at whoever keeps the Lease."""
+
+    async def find(self, place: ResourcePath) -> Object | None:
+        """Return the Lease as it is now, or None when it is certainly not there."""
+        ...
+
+    async def create(self, place: ResourcePath, kube_object: Object) -> Object:
+        """Create the Lease; AlreadyExists when another was quicker."""
+        ...
+
+    async def update(self, place: ResourcePath, kube_object: Object) -> Object:
+        """Replace the Lease as it was read; Conflict when another was quicker."""
+        ...
+
+
 class LeaderElection:
     """One process's part in electing a leader."""
 
     def __init__(
-        self, hub_client: Client, candidacy: Candidacy, *, clock: Clock, random: Random
+        self, hub_client: LeaseClient, candidacy: Candidacy, *, clock: Clock, random: Random
     ) -> None:
         self._hub_client = hub_client
         self._path = candidacy.path

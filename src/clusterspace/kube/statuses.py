@@ -231,9 +231,9 @@ def too_many_requests(retry_after_seconds: int = 1) -> errors.TooManyRequests:
     return errors.TooManyRequests(message, Details(retry_after_seconds=retry_after_seconds))
 
 
-def unavailable(why: str) -> errors.ServiceUnavailable:
+def unavailable(why: str, *, retry_after_seconds: int = 0) -> errors.ServiceUnavailable:
     """Refuse for now: starting, stopping, or cut off from what is needed."""
-    return errors.ServiceUnavailable(why)
+    return errors.ServiceUnavailable(why, Details(retry_after_seconds=retry_after_seconds))
 
 
 def internal(why: str) -> errors.InternalError:

@@ -37,11 +37,23 @@ from clusterspace.roots.chains import hub_handler, hub_recheck
 from clusterspace.roots.clients import open_connections
 from clusterspace.roots.config_files import issuer_tasks, load_issuers, load_tokens
 from clusterspace.roots.fairness import build_controller, flow_tasks, limits_of
-from clusterspace.roots.hub_state import bootstrap, build_state, create_namespaces, housekeeping
+from clusterspace.roots.hub_state import (
+    bootstrap,
+    build_state,
+    by_one_hub,
+    create_namespaces,
+    housekeeping,
+    own_tasks,
+)
 from clusterspace.roots.installation import Installation, advertised_address, server_url
 from clusterspace.roots.processes import api_server, process_tasks, stop_event
 from clusterspace.roots.settings import HubSettings
-from clusterspace.roots.stores import encryption_tasks, open_store
+from clusterspace.roots.stores import (
+    encryption_tasks,
+    open_store,
+    share_identity,
+    store_tasks,
+)
 from clusterspace.roots.tls import ServerTls
 
 _log = structlog.get_logger(__name__)
@@ -70,6 +82,7 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         store = await open_store(settings)
         stack.push_async_callback(store.close)
+        await share_identity(store, installation, clock.now())
         authority = installation.prepare(clock.now(), (settings.host, *settings.server_names))
         access = build_access(store)
         rules = AddressRules(settings.member_cidrs)
@@ -118,13 +131,16 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
 
         tls = ServerTls(context, installation, authority, write_kubeconfigs)
         tasks = await stack.enter_async_context(Supervisor(clock, report))
-        keep_all(tasks, housekeeping(hub, controller, store))
         keep_all(tasks, flow_tasks(flow_objects, flows))
         service = KubernetesService(hub, advertised_address(settings.host), port)
-        keep_all(tasks, {"kubernetes service": service.run, "open streams": recheck.run})
+        # Of several hubs on one store one does what is done for all; each does what is its own.
+        shared = {**housekeeping(hub), **identity.tasks(url), "kubernetes service": service.run}
+        keep_all(tasks, by_one_hub(hub, shared))
+        keep_all(tasks, {**own_tasks(hub, controller), **store_tasks(store, clock)})
+        keep_all(tasks, {"open streams": recheck.run, **identity.own_tasks()})
         keep_all(tasks, {"roles in memory": access.role_cache.run, **process_tasks(clock)})
         keep_all(tasks, {"changes of rights": AccessChanges(hub, recheck.changed).run})
-        keep_all(tasks, {**identity.tasks(url), **tls.tasks(clock)})
+        keep_all(tasks, tls.tasks(clock))
         keep_all(tasks, encryption_tasks(settings.encryption_file, store, clock))
         keep_all(tasks, issuer_tasks(settings.authentication_file, issuers, clock, recheck.changed))
         if unfinished is not None:

@@ -1,14 +1,18 @@
 """What the verbs of an API server work on, and what is in it before anybody asks."""
 
+import asyncio
 import uuid
 from collections.abc import Collection, Iterable
 from contextlib import suppress
+from functools import partial
 from random import SystemRandom
 from typing import Final
 
+import structlog
+
 from clusterspace.aio import clocks
 from clusterspace.aio.clocks import Clock
-from clusterspace.aio.tasks import Tasks, Work
+from clusterspace.aio.tasks import Supervisor, Tasks, Work, keep_all, report
 from clusterspace.apis.crds import definitions
 from clusterspace.apiserver.access.authorizer import Access
 from clusterspace.apiserver.access.default_roles import (
@@ -30,18 +34,19 @@ from clusterspace.apiserver.housekeeping import (
     NamespaceController,
     expire_events,
 )
+from clusterspace.apiserver.hub_leases import HubLeases
 from clusterspace.apiserver.protection import StorageProtection
 from clusterspace.apiserver.quota_controller import QuotaController
 from clusterspace.apiserver.state import HubState
-from clusterspace.apiserver.store.compaction import (
-    Compactable,
-    CompactionPolicy,
-    compact_forever,
-)
 from clusterspace.apiserver.store.interface import Store
-from clusterspace.apiserver.writing import create_own
+from clusterspace.apiserver.writing import create_own, leading
 from clusterspace.client.endpoints import AddressRules
-from clusterspace.errors import AlreadyExists, StoreFull
+from clusterspace.client.requests import ResourcePath
+from clusterspace.controllers.leases import LEASES, Candidacy, Epoch, LeaderElection
+from clusterspace.errors import AlreadyExists, LeadershipLost, StoreFull
+from clusterspace.roots.processes import process_identity
+
+_log = structlog.get_logger(__name__)
 
 _NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 _MANAGER: Final = "kube-apiserver"
@@ -115,17 +120,56 @@ async def create_namespaces(hub: HubState, names: Iterable[str] = _NAMESPACES) -
             await create_own(hub, namespaces, desired, _MANAGER)
 
 
-def housekeeping(hub: HubState, definitions: CustomResourceController, store: Compactable) -> Tasks:
-    """Return the background tasks of any API server: controllers of its own, expiry, compaction."""
-    policy = CompactionPolicy()
+def own_tasks(hub: HubState, definitions: CustomResourceController) -> Tasks:
+    """Return the background tasks of every API server, however many share a store."""
     return {
         "custom resources": definitions.run,
+        "resource quotas": QuotaController(hub).run,
+    }
+
+
+def housekeeping(hub: HubState) -> Tasks:
+    """Return the background tasks of which one API server on a store is enough."""
+    return {
         "namespaces": NamespaceController(hub).run,
         "garbage collection": GarbageCollector(hub).run,
         "type checks of policies": PolicyTypeChecks(hub).run,
-        "resource quotas": QuotaController(hub).run,
         "role aggregation": RoleAggregator(hub).run,
         "storage protection": StorageProtection(hub).run,
         "event expiry": lambda: expire_events(hub),
-        "compaction": lambda: compact_forever(store, hub.clock, policy),
     }
+
+
+HUB_LEASE: Final = ResourcePath(LEASES, "kube-system", "clusterspace-hub")
+"""Whoever of the hubs on one store holds it does what is done for all of them."""
+
+
+def by_one_hub(hub: HubState, tasks: Tasks) -> Tasks:
+    """Return tasks that only one of the hubs on a store carries out; alone, it is this one.
+
+    What they write carries the epoch of the Lease: a hub that was frozen while another took over
+    writes nothing after it is thawed.
+    """
+    if not hub.store.is_shared:
+        return tasks
+    candidacy = Candidacy(HUB_LEASE, process_identity())
+    leases = HubLeases(hub)
+
+    async def work(election: LeaderElection, _: Epoch) -> None:
+        leadership = election.leadership
+        if leadership is None:
+            return  # lost between two steps; the election begins again
+        with leading(leadership):
+            async with Supervisor(hub.clock, report) as running:
+                keep_all(running, tasks)
+                await asyncio.Event().wait()  # until the election cancels it
+
+    async def stand_for_election() -> None:
+        while True:
+            election = LeaderElection(leases, candidacy, clock=hub.clock, random=hub.random)
+            try:
+                await election.lead(partial(work, election))
+            except LeadershipLost as error:
+                _log.warning("another hub looks after the store", reason=str(error))
+
+    return {"housekeeping of all hubs": stand_for_election}

@@ -14,6 +14,7 @@ import os
 import socket
 import ssl
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,10 @@ _RENEW_SHARE: Final = 0.2
 """A certificate with less than this share of its life left is made anew."""
 
 _YEAR: Final = 365 * 24 * 3600.0
+PUBLIC_FILES: Final = ("ca.crt",)
+IDENTITY_FILES: Final = (*PUBLIC_FILES, "ca.key", "sa.key")
+"""What several hubs on one store have to have in common: who they are, and what they sign with."""
+
 SERVER_NAMES: Final = (
     "localhost",
     "kubernetes",
@@ -133,14 +138,7 @@ class Installation:
 
     def prepare(self, now: float, hosts: tuple[str, ...]) -> Authority:
         """Make what is missing, renew what is about to expire; return the authority."""
-        (self.directory / "pki").mkdir(parents=True, exist_ok=True, mode=0o700)
-        authority_key = self.directory / "pki" / "ca.key"
-        if self.authority_file.exists() and authority_key.exists():
-            pair = KeyPair(self.authority_file.read_bytes(), authority_key.read_bytes())
-            authority = Authority.load(pair)
-        else:
-            authority = Authority.create("clusterspace", now)
-            write_pair(authority.pair, self.authority_file, authority_key)
+        authority = self._authority(now)
         certificate, key = self.server_files
         names = tuple(dict.fromkeys((*SERVER_NAMES, *hosts)))
         if certificate.exists() and key.exists():
@@ -150,6 +148,45 @@ class Installation:
                 return authority
         write_pair(authority.issue_server(names, now), certificate, key)
         return authority
+
+    def _authority(self, now: float) -> Authority:
+        (self.directory / "pki").mkdir(parents=True, exist_ok=True, mode=0o700)
+        authority_key = self.directory / "pki" / "ca.key"
+        if self.authority_file.exists() and authority_key.exists():
+            pair = KeyPair(self.authority_file.read_bytes(), authority_key.read_bytes())
+            return Authority.load(pair)
+        authority = Authority.create("clusterspace", now)
+        write_pair(authority.pair, self.authority_file, authority_key)
+        return authority
+
+    def identity(self, now: float) -> dict[str, bytes]:
+        """Return what hubs that are one have in common, by file name; made where it is missing."""
+        self._authority(now)
+        self.signing_key()
+        return {name: (self.directory / "pki" / name).read_bytes() for name in IDENTITY_FILES}
+
+    def take_identity(self, files: Mapping[str, bytes]) -> None:
+        """Have what the other hubs have; StoreUnreadable when that cannot be."""
+        pki = self.directory / "pki"
+        pki.mkdir(parents=True, exist_ok=True, mode=0o700)
+        missing = [name for name in IDENTITY_FILES if not (pki / name).exists()]
+        if PUBLIC_FILES[0] not in missing and (
+            self.authority_file.read_bytes() != files[PUBLIC_FILES[0]]
+        ):
+            raise StoreUnreadable(
+                f"{pki} has another authority than the hubs on this etcd: choose a new --data-dir,"
+                " or another --etcd-prefix"
+            )
+        unknown = [name for name in missing if name not in files]
+        if unknown:
+            raise StoreUnreadable(
+                f"the hubs on this etcd share no private keys, for their Secrets are not encrypted:"
+                f" copy {', '.join(unknown)} of one of them to {pki}, or start them all with an"
+                " --encryption-provider-config that has secrets"
+            )
+        for name in IDENTITY_FILES:
+            if name in missing:
+                write_private(pki / name, files[name])
 
     def renew_server(self, authority: Authority, now: float) -> None:
         """Make a new server certificate for the names the present one has."""

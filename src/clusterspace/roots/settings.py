@@ -10,6 +10,7 @@ from clusterspace.apiserver.admission.plugins import AdmissionSwitches
 from clusterspace.apiserver.http.connections import Limits
 from clusterspace.apiserver.http.guards import AuditPolicy
 from clusterspace.apiserver.http.users import MemberIdentities
+from clusterspace.apiserver.store.etcd.client import EtcdSettings
 from clusterspace.builtins.resources import OPTIONAL_GROUPS
 from clusterspace.client.endpoints import Network
 from clusterspace.client.settings import ConnectionSettings
@@ -93,6 +94,8 @@ class HubSettings(ServerSettings):
     """kube-apiserver's AuthenticationConfiguration; followed while the hub runs."""
     encryption_file: Path | None = None
     """kube-apiserver's EncryptionConfiguration; followed while the hub runs."""
+    etcd: EtcdSettings | None = None
+    """The etcd cluster that holds the objects; any number of hubs may share it."""
     optional_apis: frozenset[str] = frozenset()
     """Versions of built-in groups that are served only on demand, written `group/version`."""
 

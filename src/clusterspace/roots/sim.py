@@ -34,10 +34,11 @@ from clusterspace.roots.audit_logs import Auditing
 from clusterspace.roots.chains import hub_handler
 from clusterspace.roots.config_files import load_tokens
 from clusterspace.roots.fairness import build_controller, flow_tasks, limits_of
-from clusterspace.roots.hub_state import build_state, create_namespaces, housekeeping
+from clusterspace.roots.hub_state import build_state, create_namespaces, housekeeping, own_tasks
 from clusterspace.roots.installation import Installation, advertised_address
 from clusterspace.roots.processes import stop_event
 from clusterspace.roots.settings import SimSettings
+from clusterspace.roots.stores import store_tasks
 from clusterspace.sim.api import CONFIG_MAP, FOLLOWED, Mirror
 from clusterspace.sim.containers import Containers, Programs
 from clusterspace.sim.controllers import Controllers
@@ -136,8 +137,11 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
             "nodes": nodes.run,
         }
         tasks = await stack.enter_async_context(Supervisor(clock, report))
-        keep_all(tasks, {**housekeeping(hub, definitions, store), **identity.tasks(url)})
         keep_all(tasks, flow_tasks(flow_objects, flows))
+        keep_all(tasks, {**own_tasks(hub, definitions), **housekeeping(hub)})
+        keep_all(
+            tasks, {**identity.own_tasks(), **identity.tasks(url), **store_tasks(store, clock)}
+        )
         service = KubernetesService(hub, advertised_address(settings.host), port)
         keep_all(tasks, {"kubernetes service": service.run, **simulation})
 

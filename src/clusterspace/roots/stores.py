@@ -1,37 +1,59 @@
 """The store of a hub: opened with its keys, given other keys while it runs, rewritten on demand."""
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
+from typing import Final, TypeAlias
 
+import msgspec
 import structlog
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.aio.tasks import Tasks
-from clusterspace.apiserver.store.encryption import EncryptedStore, Encryption, read_encryption
-from clusterspace.apiserver.store.interface import Store
+from clusterspace.apiserver.store.compaction import CompactionPolicy, compact_forever
+from clusterspace.apiserver.store.encryption import (
+    HUB_IDENTITY,
+    EncryptedStore,
+    Encryption,
+    read_encryption,
+)
+from clusterspace.apiserver.store.etcd.compaction import Compactor, OwnPast
+from clusterspace.apiserver.store.etcd.store import EtcdStore
+from clusterspace.apiserver.store.interface import ABSENT, Store
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.apiserver.store.sqlite import SqliteStore
 from clusterspace.client.discovery import Discovery
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.errors import Conflict, NotFound, NotServed, StoreUnreadable
+from clusterspace.errors import (
+    Conflict,
+    NotFound,
+    NotServed,
+    RevisionMismatch,
+    StoreUnreadable,
+)
 from clusterspace.roots.clients import open_client
 from clusterspace.roots.config_files import LOOK_SECONDS, follow_file, read_document
-from clusterspace.roots.installation import Installation
+from clusterspace.roots.installation import IDENTITY_FILES, PUBLIC_FILES, Installation
 from clusterspace.roots.settings import HubSettings
 
 _log = structlog.get_logger(__name__)
 
 
-async def open_store(settings: HubSettings) -> MemoryStore | SqliteStore | EncryptedStore:
+OpenedStore: TypeAlias = MemoryStore | SqliteStore | EtcdStore | EncryptedStore
+
+
+async def open_store(settings: HubSettings) -> OpenedStore:
     """Open the store the settings name, with the keys they name.
 
     StoreUnreadable when something in it is encrypted that these keys do not open.
     """
     encryption = load_encryption(settings.encryption_file)
-    store: MemoryStore | SqliteStore = MemoryStore()
-    if settings.store != "memory":
+    store: MemoryStore | SqliteStore | EtcdStore = MemoryStore()
+    if settings.etcd is not None:
+        store = await EtcdStore.open(settings.etcd)
+    elif settings.store != "memory":
         installation = Installation(settings.data_dir)
         installation.refuse_emptied()
         store = await SqliteStore.open(installation.store_file)
@@ -42,6 +64,64 @@ async def open_store(settings: HubSettings) -> MemoryStore | SqliteStore | Encry
         raise
     # Without keys nothing is encrypted, as was just seen: then there is nothing to open either.
     return store if settings.encryption_file is None else encrypted
+
+
+def store_tasks(store: OpenedStore, clock: Clock) -> Tasks:
+    """Return what a store needs done while it is open: its past forgotten, and compared."""
+    inner = store.inner if isinstance(store, EncryptedStore) else store
+    policy = CompactionPolicy()
+    if not isinstance(inner, EtcdStore):
+        return {"compaction": lambda: compact_forever(store, clock, policy)}
+    compactor = Compactor(inner.client)
+    return {
+        "compaction": lambda: compact_forever(OwnPast(inner), clock, policy),
+        "compaction of etcd": lambda: compactor.run(clock),
+        "comparison with etcd": inner.verify_forever,
+    }
+
+
+# -- what makes several hubs one -------------------------------------------------------------------
+
+
+async def share_identity(store: Store, installation: Installation, now: float) -> None:
+    """Have the authority and the signing key that all hubs on this store have.
+
+    The first hub notes its own, the others take them from there; private keys are noted only where
+    the store encrypts them. StoreUnreadable when this data directory belongs to other hubs, or has
+    to be given the keys by hand.
+    """
+    if not store.is_shared:
+        return
+    is_sealed = isinstance(store, EncryptedStore) and store.seals(HUB_IDENTITY)
+    await store.sync()
+    while True:
+        entry = await store.get(HUB_IDENTITY)
+        if entry is None:
+            expected = ABSENT
+            files = installation.identity(now)
+        else:
+            noted = {
+                name: content.encode()
+                for name, content in _identity_decoder.decode(entry.value).files.items()
+            }
+            installation.take_identity(noted)
+            if set(noted) == set(IDENTITY_FILES) or not is_sealed:
+                return
+            expected = entry.mod_revision
+            files = installation.identity(now)
+        # Without encryption only what everybody may know: it is enough to notice a stranger.
+        shown = files if is_sealed else {name: files[name] for name in PUBLIC_FILES}
+        record = _Identity({name: content.decode() for name, content in shown.items()})
+        with suppress(RevisionMismatch):  # another hub was quicker, and that one's count
+            await store.put(HUB_IDENTITY, msgspec.json.encode(record), expected=expected)
+
+
+class _Identity(msgspec.Struct):
+    files: dict[str, str]
+    metadata: dict[str, str] = {}  # whoever looks through all that is stored finds an object
+
+
+_identity_decoder: Final = msgspec.json.Decoder(_Identity)
 
 
 def load_encryption(file: Path | None) -> Encryption:

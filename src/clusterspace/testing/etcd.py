@@ -5,12 +5,15 @@ Where no etcd is found the asking test is skipped, by name.
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import shutil
 import signal
 import ssl
+import subprocess
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,6 +30,8 @@ from clusterspace.apiserver.store.etcd import messages
 from clusterspace.apiserver.store.etcd.client import EtcdClient, EtcdSettings
 from clusterspace.errors import StoreError
 from clusterspace.kube.protobuf.wire import read_fields
+from clusterspace.roots import hub, stores
+from clusterspace.roots.settings import HubSettings
 from clusterspace.testing.hubs import ASSETS, free_port
 
 _START_SECONDS: Final = 60.0
@@ -155,12 +160,12 @@ def _with_tls(directory: Path) -> tuple[ssl.SSLContext, EtcdSettings]:
     now = SystemClock().now()
     authority = Authority.create("etcd of tests", now)
     server = authority.issue_server(("127.0.0.1", "localhost"), now)
-    hub = authority.issue_client("hub", (), now)
+    client = authority.issue_client("hub", (), now)
     files = {
         "ca.crt": authority.pair.certificate,
         "server.pem": server.certificate + server.key,
-        "hub.crt": hub.certificate,
-        "hub.key": hub.key,
+        "hub.crt": client.certificate,
+        "hub.key": client.key,
     }
     for name, data in files.items():
         (directory / name).write_bytes(data)
@@ -430,3 +435,45 @@ async def etcd_proxy(cluster: EtcdCluster) -> AsyncGenerator[EtcdProxy]:
         finally:
             proxy.is_watchable.set()
             await server.stop(None)
+
+
+# -- any suite on etcd ---------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def hubs_on_etcd(directory: Path) -> Generator[None]:
+    """Have every hub that is run in this process meanwhile keep its objects in one etcd.
+
+    Each data directory has a prefix of its own, and a hub that was to forget has a new one each
+    time.
+    """
+    program = find_etcd()
+    if program is None:
+        pytest.fail("no etcd: set KUBEBUILDER_ASSETS to where it is, or have it in PATH")
+    url, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    arguments = [
+        f"--data-dir={directory / 'data'}",
+        f"--listen-client-urls={url}",
+        f"--advertise-client-urls={url}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=default={peer}",
+        "--unsafe-no-fsync",
+    ]
+
+    async def opened(settings: HubSettings) -> stores.OpenedStore:
+        prefix = uuid.uuid4().hex
+        if settings.store != "memory":
+            prefix = hashlib.sha256(str(settings.data_dir.resolve()).encode()).hexdigest()
+        return await open_store(replace(settings, etcd=EtcdSettings((url,), f"/{prefix}")))
+
+    open_store = stores.open_store
+    with (directory / "etcd.log").open("wb") as log:
+        process = subprocess.Popen([program, *arguments], stdout=log, stderr=log)  # noqa: S603
+    try:
+        hub.open_store = opened
+        yield
+    finally:
+        hub.open_store = open_store
+        process.kill()
+        process.wait()

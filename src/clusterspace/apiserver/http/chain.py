@@ -40,11 +40,15 @@ from clusterspace.errors import (
     Details,
     Forbidden,
     MalformedDuration,
+    OutcomeUnknown,
+    RequestEntityTooLarge,
     ServiceUnavailable,
     StoreClosed,
     StoreError,
     StoreFull,
+    StoreUnavailable,
     Unauthorized,
+    Unstorable,
 )
 from clusterspace.kube import statuses
 from clusterspace.kube.times import seconds_of
@@ -121,6 +125,12 @@ async def catch_errors(context: RequestContext, rest: RequestHandler) -> Respons
             refused = statuses.unavailable("the server is shutting down")
         elif isinstance(error, StoreFull):
             refused = statuses.internal(f"the store is out of disk space: {error}")
+        elif isinstance(error, StoreUnavailable):
+            refused = statuses.unavailable(str(error), retry_after_seconds=1)
+        elif isinstance(error, OutcomeUnknown):
+            refused = statuses.timed_out(str(error))
+        elif isinstance(error, Unstorable):
+            refused = RequestEntityTooLarge(f"Request entity is too large: {error}")
         return error_response(context, refused)
     except ClusterError as error:
         return error_response(context, cluster_refusal(error))

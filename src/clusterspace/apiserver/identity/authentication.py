@@ -138,8 +138,20 @@ class Authentication:
             (f"{_REQUESTS}/status", "patch"): requests.patch_status,
         }
 
+    def own_tasks(self) -> Tasks:
+        """Return the background tasks of every server, however many share a store."""
+        return {
+            # Whoever sees a cluster go enters its agent, once more or for the first time: a server
+            # that takes over from another would not know what happened in between.
+            "agents that left": self._agents.run,
+            "revocations": self.revoked.run,
+        }
+
     def tasks(self, server: str) -> Tasks:
-        """Return the background tasks by name; `server` is the URL newcomers reach us at."""
+        """Return the background tasks of which one server on a store is enough.
+
+        `server` is the URL newcomers reach us at.
+        """
         hub, authority = self._hub, self._keys.authority.certificate
         issuer = Issuer(self._keys.authority)
         return {
@@ -151,6 +163,4 @@ class Authentication:
             "client authority": ClientAuthority(hub, authority).run,
             "token tracking": TokenTracking(hub).run,
             "cluster info": ClusterInfo(hub, server, authority).run,
-            "agents that left": self._agents.run,
-            "revocations": self.revoked.run,
         }

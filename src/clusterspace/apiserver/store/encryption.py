@@ -49,6 +49,10 @@ MARK: Final = b"k8s:enc:"
 API_VERSION: Final = "apiserver.config.k8s.io/v1"
 KIND: Final = "EncryptionConfiguration"
 _ROOT: Final = "/registry/"
+
+HUB_IDENTITY: Final = "/registry/clusterspace.io/hubs/identity"
+"""Where hubs that share a store keep what makes them one: their authority and signing keys."""
+
 _NONCE_BYTES: Final = 12
 _MOST_LOOKS: Final = 10
 """A service that has another key each time it is asked is not waited for in vain."""
@@ -191,6 +195,10 @@ class Encryption:
         """Return the value as it is to be stored at a key."""
         return self._providers(key)[0].seal(value, _place(key))
 
+    def seals(self, key: str) -> bool:
+        """Whether a value at this key is encrypted, and not merely kept."""
+        return not isinstance(self._providers(key)[0], Identity)
+
     def is_current(self, key: str, stored: bytes) -> bool:
         """Whether a write would store the value with the same provider and the same key."""
         return self._providers(key)[0].is_current(stored)
@@ -225,6 +233,8 @@ class Encryption:
         found = self._found.get(place)
         if found is None:
             own = "" if group == "core" else group
+            if key == HUB_IDENTITY:
+                own, resource = "", "secrets"  # it is one, only that no request can read it
             found = next(
                 (each.providers for each in self._rules if each.covers(own, resource)),
                 (Identity(),),
@@ -317,6 +327,25 @@ class EncryptedStore:
     def oldest_revision(self) -> Revision:
         """The oldest revision that can still be read, and watched `after`."""
         return self._store.oldest_revision
+
+    @property
+    def inner(self) -> HistoricStore:
+        """The store that has the values as they are sealed."""
+        return self._store
+
+    def seals(self, key: str) -> bool:
+        """Whether what is put at a key is kept encrypted."""
+        return self._encryption.seals(key)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes may write to the same log."""
+        return self._store.is_shared
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether whoever keeps the log answered when last asked."""
+        return self._store.is_reachable
 
     @property
     def refuses_writes(self) -> str:

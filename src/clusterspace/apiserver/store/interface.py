@@ -206,6 +206,16 @@ class Store(Protocol):
         ...
 
     @property
+    def is_shared(self) -> bool:
+        """Whether other processes may write to the same log."""
+        ...
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether whoever keeps the log answered when last asked."""
+        ...
+
+    @property
     def refuses_writes(self) -> str:
         """Why writes are refused at present, in a sentence; empty when they are not."""
         ...

@@ -56,6 +56,16 @@ class IndexedStore:
         return self._index.history
 
     @property
+    def is_shared(self) -> bool:
+        """Whether other processes may write to the same log."""
+        return False
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether whoever keeps the log answered when last asked."""
+        return True
+
+    @property
     def refuses_writes(self) -> str:
         """Why writes are refused at present; empty when they are not."""
         return ""

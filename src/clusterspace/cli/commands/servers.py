@@ -34,6 +34,42 @@ if TYPE_CHECKING:
     show_default=True,
     help="Keep objects on disk, or only as long as the process lives.",
 )
+@click.option(
+    "--etcd-servers",
+    default="",
+    metavar="URLS",
+    help="Keep objects in this etcd (or kine), with commas; any number of hubs may share it.",
+)
+@click.option(
+    "--etcd-prefix",
+    default="/registry",
+    show_default=True,
+    metavar="PATH",
+    help="Where in etcd; hubs of one fleet have the same.",
+)
+@click.option(
+    "--etcd-cafile",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Whose certificates etcd has to show.",
+)
+@click.option(
+    "--etcd-certfile",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The certificate this hub shows to etcd.",
+)
+@click.option(
+    "--etcd-keyfile",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The key of that certificate.",
+)
+@click.option(
+    "--etcd-unsafe-version",
+    is_flag=True,
+    help="Put up with an etcd older than 3.5.13, which may lose what it acknowledged.",
+)
 @token_auth_file_option
 @click.option(
     "--enable-admission-plugins",
@@ -74,6 +110,12 @@ def hub(
     host: str,
     port: int,
     store: str,
+    etcd_servers: str,
+    etcd_prefix: str,
+    etcd_cafile: Path | None,
+    etcd_certfile: Path | None,
+    etcd_keyfile: Path | None,
+    etcd_unsafe_version: bool,
     token_auth_file: Path | None,
     enable_admission_plugins: str,
     disable_admission_plugins: str,
@@ -94,14 +136,30 @@ def hub(
       clusterspace hub
       clusterspace hub --data-dir /var/lib/clusterspace --log-format json
       clusterspace hub --host 0.0.0.0 --tls-san hub.example.com
+      clusterspace hub --etcd-servers https://10.0.0.1:2379,https://10.0.0.2:2379
       kubectl --kubeconfig .clusterspace/kubeconfig get namespaces
     """
     from clusterspace.roots.hub import serve_until_stopped
-    from clusterspace.roots.settings import AdmissionSwitches, HubSettings, read_optional_apis
+    from clusterspace.roots.settings import (
+        AdmissionSwitches,
+        EtcdSettings,
+        HubSettings,
+        read_optional_apis,
+    )
 
     def names(text: str) -> tuple[str, ...]:
         return tuple(each.strip() for each in text.split(",") if each.strip())
 
+    etcd = None
+    if etcd_servers:
+        etcd = EtcdSettings(
+            names(etcd_servers),
+            etcd_prefix,
+            etcd_cafile,
+            etcd_certfile,
+            etcd_keyfile,
+            etcd_unsafe_version,
+        )
     settings = HubSettings(
         data_dir,
         store,
@@ -109,6 +167,7 @@ def hub(
         AdmissionSwitches(names(enable_admission_plugins), names(disable_admission_plugins)),
         authentication_config,
         encryption_provider_config,
+        etcd,
         read_optional_apis(names(runtime_config)),
         host=host,
         port=port,

@@ -75,6 +75,7 @@ _ASK_PROGRESS_AFTER: Final = 0.01
 _ASK_PROGRESS_EVERY: Final = 0.1
 """As Kubernetes does it, while somebody waits; most events need no asking."""
 
+_PROBE_SECONDS: Final = 2.0
 _PULSE_SECONDS: Final = 1.0
 _SILENCE_SECONDS: Final = 4.0
 """A watch that answers no progress request for this long is opened anew, on another member."""
@@ -182,6 +183,16 @@ class EtcdStore(IndexedStore):
             await store.close()
             raise
         return store
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes may write to the same log."""
+        return True
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether the quorum answered when last asked; a full one does."""
+        return self._is_full or not self._trouble
 
     @property
     def refuses_writes(self) -> str:
@@ -496,6 +507,13 @@ class EtcdStore(IndexedStore):
             else:
                 await stream.write_if_open(messages.progress_request())
 
+    async def _probe(self) -> None:
+        """Ask the quorum now and then, so that a hub without requests knows when it is cut off."""
+        while True:
+            await self._clock.sleep(_PROBE_SECONDS)
+            with suppress(StoreUnavailable):  # it is noted
+                await self.sync()
+
     async def _run(self) -> None:
         async with Supervisor(self._clock, report) as tasks:
             keep_all(
@@ -504,6 +522,7 @@ class EtcdStore(IndexedStore):
                     "watch of etcd": self._follow,
                     "pulse of the watch of etcd": self._pulse,
                     "revision of the quorum": self._ask_revisions,
+                    "probe of etcd": self._probe,
                 },
             )
             await asyncio.Event().wait()  # until cancelled
