@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -18,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from clusterspace.testing.programs import Program
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 PARTS = ("hub", "fleet", "controllers")
@@ -118,11 +119,8 @@ def running(directory: Path, part: str, words: list[str]) -> Generator[None]:
     free = {"CLUSTERSPACE_HUB_PORT": "0", "CLUSTERSPACE_FLEET_PORT": "0"}
     near = {f"CLUSTERSPACE_{each.upper()}_ALLOW_MEMBER_CIDRS": "127.0.0.0/8" for each in PARTS}
     kept = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "clusterspace", *words],
-            stdout=output, stderr=output, env={**kept, **free, **near}, cwd=directory,
-        )  # fmt: skip
+    environment = {**kept, **free, **near}
+    process = Program("clusterspace", words, log=log, directory=directory, environment=environment)
     try:
         yield
         assert process.poll() is None, log.read_text()

@@ -7,7 +7,6 @@ import os
 import signal
 import ssl
 import subprocess
-import sys
 import time
 from collections.abc import (
     AsyncGenerator,
@@ -28,6 +27,7 @@ from clusterspace.apiserver.http.connections import Limits
 from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.roots.hub import running_hub
 from clusterspace.roots.settings import HubSettings
+from clusterspace.testing.programs import Program
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 30.0
@@ -287,13 +287,8 @@ class HubProcess:
         (data_dir / "kubeconfig").unlink(missing_ok=True)
         options = ["--data-dir", str(data_dir), "--port", str(port), "--log-format", "json"]
         options += ["--token-auth-file", str(tokens)]
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", *command, *options],
-                cwd=ROOT,
-                stdout=log,
-                stderr=log,
-            )
+        module, *words = command
+        self._process = Program(module, [*words, *options], log=self.log, directory=ROOT)
         self._started = time.monotonic()
 
     def wait_ready(self) -> float:

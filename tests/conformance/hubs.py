@@ -4,8 +4,6 @@ import http.client
 import json
 import signal
 import ssl
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Generator, Mapping
@@ -17,6 +15,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 from tests.protobuf_answers import PROTOBUF, read_event, read_list
+
+from clusterspace.testing.programs import Program
 
 ADMIN_TOKEN = "admin-token"
 VIEWER_TOKEN = "viewer-token"
@@ -216,10 +216,9 @@ def tokens_in(directory: Path) -> tuple[str, str]:
 def running_server(directory: Path, *arguments: str) -> Generator[RunningHub]:
     """Run a server of ours, whose kubeconfig appears once it is ready."""
     data, log = directory / "data", directory / "server.log"
-    command = [sys.executable, "-m", "clusterspace", *arguments]
-    command += ["--data-dir", str(data), "--log-format", "json"]
-    with log.open("wb") as output, ExitStack() as stack:
-        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=directory)
+    words = [*arguments, "--data-dir", str(data), "--log-format", "json"]
+    with ExitStack() as stack:
+        process = Program("clusterspace", words, log=log, directory=directory)
         stack.callback(_stop, process)
         kubeconfig, authority = data / "kubeconfig", data / "pki" / "ca.crt"
         _wait_for(kubeconfig, process, log)
@@ -230,7 +229,7 @@ def running_server(directory: Path, *arguments: str) -> Generator[RunningHub]:
         yield RunningHub(url, kubeconfig, authority, log, connections)
 
 
-def _wait_for(kubeconfig: Path, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_for(kubeconfig: Path, process: Program, log: Path) -> None:
     deadline = time.monotonic() + PATIENCE
     while not kubeconfig.exists():
         assert process.poll() is None, f"the hub ended at once:\n{log.read_text()}"
@@ -238,7 +237,7 @@ def _wait_for(kubeconfig: Path, process: subprocess.Popen[bytes], log: Path) -> 
         time.sleep(0.05)
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def _stop(process: Program) -> None:
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(PATIENCE)

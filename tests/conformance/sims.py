@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -12,6 +11,8 @@ from typing import Any
 
 import msgspec
 from tests.conformance.kubectl_stage import find_program
+
+from clusterspace.testing.programs import Program
 
 PATIENCE = 30.0
 
@@ -111,24 +112,21 @@ class RunningSim(Kubectl):
 def running_sim(directory: Path, name: str = "east", *options: str) -> Generator[RunningSim]:
     """Run a simulated member for as long as the block lasts."""
     data, log = directory / "data", directory / "sim.log"
-    command = [sys.executable, "-m", "clusterspace", "sim", name, "--data-dir", str(data)]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [*command, "--log-format", "json", *options], stdout=output, stderr=output
-        )
+    words = ["sim", name, "--data-dir", str(data), "--log-format", "json", *options]
+    process = Program("clusterspace", words, log=log)
+    try:
+        _wait_for(data / "kubeconfig", process, log)
+        yield RunningSim(directory, data / "kubeconfig", log, process.pid)
+    finally:
+        process.terminate()
         try:
-            _wait_for(data / "kubeconfig", process, log)
-            yield RunningSim(directory, data / "kubeconfig", log, process.pid)
+            process.wait(PATIENCE)
         finally:
-            process.terminate()
-            try:
-                process.wait(PATIENCE)
-            finally:
-                process.kill()
-                process.wait()
+            process.kill()
+            process.wait()
 
 
-def _wait_for(kubeconfig: Path, process: "subprocess.Popen[bytes]", log: Path) -> None:
+def _wait_for(kubeconfig: Path, process: Program, log: Path) -> None:
     deadline = time.monotonic() + PATIENCE
     while not kubeconfig.exists():
         assert process.poll() is None, f"the member ended at once:\n{log.read_text()}"

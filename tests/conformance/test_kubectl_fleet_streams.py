@@ -5,12 +5,11 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import Popen
 from typing import Any
 
 import pytest
@@ -18,6 +17,8 @@ from tests.conformance.fleets import MEMBERS, RunningFleet, running_fleet
 from tests.conformance.hubs import ALLOW_LOOPBACK
 from tests.conformance.kubectl_stage import deployment, find_program
 from tests.conformance.sims import PATIENCE, Kubectl
+
+from clusterspace.testing.programs import Program
 
 SPDY = {
     "KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false",
@@ -157,7 +158,7 @@ def test_a_port_is_forwarded(
     assert echoed == b"not http"
 
 
-def _local_port(forwarding: "subprocess.Popen[bytes]") -> int:
+def _local_port(forwarding: Popen[bytes]) -> int:
     assert forwarding.stdout is not None
     found = re.search(rb"127\.0\.0\.1:(\d+)", forwarding.stdout.readline())
     assert found is not None
@@ -188,21 +189,16 @@ def test_a_file_is_copied_in_and_out_unharmed(
 
 @contextmanager
 def running_controllers(fleet: RunningFleet, log: Path) -> Generator[None]:
-    command = [sys.executable, "-m", "clusterspace", "controllers", "--log-format", "json"]
-    command += ALLOW_LOOPBACK
     identity = fleet.hub.kubeconfig.parent / "parts" / "controllers" / "kubeconfig"
     fast = ["--cluster-status-update-frequency", "1", "--cluster-success-threshold", "0"]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [*command, "--hub-kubeconfig", str(identity), *fast],
-            stdout=output,
-            stderr=output,
-        )
-        try:
-            yield
-        finally:
-            process.terminate()
-            process.wait(PATIENCE)
+    words = ["controllers", "--log-format", "json", *ALLOW_LOOPBACK]
+    words += ["--hub-kubeconfig", str(identity), *fast]
+    process = Program("clusterspace", words, log=log)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
 
 
 def test_an_operator_finds_and_mends_one_bad_instance_with_one_kubeconfig(

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import pytest
 
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.testing.hubs import client_for_test, real_server_for_test
+from clusterspace.testing.programs import Program
 from clusterspace.testing.stage import PATIENCE, Side
 
 SIM = "sim"
@@ -51,11 +51,8 @@ async def running_member(kind: str, directory: Path) -> AsyncGenerator[Member]:
 
 @asynccontextmanager
 async def _running_sim(directory: Path) -> AsyncGenerator[Member]:
-    command = [sys.executable, "-m", "clusterspace", "sim", "west", "--nodes", "2"]
-    with (directory / "sim.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            *command, "--data-dir", str(directory / "data"), stdout=log, stderr=log
-        )
+    words = ["sim", "west", "--nodes", "2", "--data-dir", str(directory / "data")]
+    process = Program("clusterspace", words, log=directory / "sim.log")
     try:
         kubeconfig = directory / "data" / "kubeconfig"
         async with asyncio.timeout(PATIENCE):
@@ -66,7 +63,7 @@ async def _running_sim(directory: Path) -> AsyncGenerator[Member]:
             yield Member(settings, client, process.pid, ends_namespaces=True)
     finally:
         process.terminate()
-        await process.wait()
+        await asyncio.to_thread(process.wait)
 
 
 @asynccontextmanager

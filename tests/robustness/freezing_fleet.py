@@ -12,7 +12,6 @@ was. When all is quiet every member has exactly what the Works of the hub explai
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -41,6 +40,7 @@ from clusterspace.kube.objects import (
 )
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 from clusterspace.testing.hubs import client_for_test
+from clusterspace.testing.programs import Program
 from clusterspace.testing.stage import Fleet, Side, register, until_ready
 from clusterspace.testing.steps import delete, edit, until
 
@@ -68,9 +68,7 @@ class FreezingFleet:
     members: dict[str, Side]
     stack: AsyncExitStack
     hub_process: int
-    agents: list[asyncio.subprocess.Process] = field(
-        default_factory=list[asyncio.subprocess.Process]
-    )
+    agents: list[Program] = field(default_factory=list[Program])
 
     @property
     def hub(self) -> ClusterClient:
@@ -135,7 +133,7 @@ class FreezingFleet:
             # It waits now for the other to go, and is sent away by whoever replaced it.
             await asyncio.sleep(random.uniform(0.0, 1.0))
             frozen.terminate()
-            await frozen.wait()
+            await asyncio.to_thread(frozen.wait)
             self.agents.remove(frozen)
 
     async def _change_placements(self, random: Random) -> None:
@@ -227,23 +225,18 @@ async def _frozen(process_id: int, seconds: float) -> None:
 
 
 @asynccontextmanager
-async def part(name: str, path: Path) -> AsyncGenerator[asyncio.subprocess.Process]:
+async def part(name: str, path: Path) -> AsyncGenerator[Program]:
     """Run a part of the fleet as a process of its own."""
-    log_file = path.parent / f"{name}.log"
-    with log_file.open("ab") as log:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.robustness.part_launcher", name, str(path)),
-            cwd=ROOT,
-            stdout=log,
-            stderr=log,
-        )
+    log = path.parent / f"{name}.log"
+    words = [name, str(path)]
+    process = Program("tests.robustness.part_launcher", words, log=log, directory=ROOT)
     try:
         yield process
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGCONT)  # a stopped process does not hear that it is to end
             process.terminate()
-            await process.wait()
+            await asyncio.to_thread(process.wait)
 
 
 @asynccontextmanager
@@ -253,19 +246,13 @@ async def freezing_fleet(directory: Path) -> AsyncGenerator[FreezingFleet]:
     hub_directory.mkdir()
     options = ("--port", "0", "--store", "memory", "--allow-member-cidrs", "127.0.0.0/8")
     async with AsyncExitStack() as stack:
-        with (hub_directory / "hub.log").open("wb") as log:
-            hub = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "clusterspace", "hub", "--data-dir", str(hub_directory)),
-                *options,
-                stdout=log,
-                stderr=log,
-            )
+        words = ["hub", "--data-dir", str(hub_directory), *options]
+        hub = Program("clusterspace", words, log=hub_directory / "hub.log")
 
         async def stop_hub() -> None:
-            with suppress(ProcessLookupError):
-                hub.send_signal(signal.SIGCONT)
-                hub.terminate()
-            await hub.wait()
+            hub.send_signal(signal.SIGCONT)
+            hub.terminate()
+            await asyncio.to_thread(hub.wait)
 
         stack.push_async_callback(stop_hub)
         kubeconfig = hub_directory / "kubeconfig"

@@ -6,6 +6,7 @@ clocks.py            time that a test moves
 builders.py          objects that tests begin with
 certificates.py      authorities and certificates made for a test
 stage.py             a hub, members of any kind, their agents and the controllers
+programs.py          programs of ours as processes, which start at once
 hubs.py              hubs in this event loop, real API servers, and their clients
 etcd.py              members of etcd, and a proxy in front that is as strict as kine
 faults.py            what goes wrong on the way: silence, cuts, lies
