@@ -146,8 +146,8 @@ def _audited(site: Site, said: Reading) -> Iterator[str]:
     place = said.place
     asked = (said.verb, place.group, place.resource, said.subresource, place.namespace, place.name)
     for line in site.audited:
-        if line.get("count", 1) > 1:
-            continue  # failed logins of earlier requests, told together after a while
+        if line.get("count"):
+            continue  # failed logins, some of earlier requests, told together after a while
         told = tuple(
             line.get(key, "")
             for key in ("verb", "group", "resource", "subresource", "namespace", "name")

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from tests.attacks import oracle
 from tests.attacks.oracle import Change, Place
+from tests.component.audit_lines import flat
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.aio.tasks import Supervisor, keep_all, report
@@ -27,6 +28,8 @@ from clusterspace.apiserver.access.authorizer import build_access
 from clusterspace.apiserver.access.reviews import Reviews
 from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.definition_controller import CustomResourceController
+from clusterspace.apiserver.http.audit_events import failed_login_events
+from clusterspace.apiserver.http.audit_policy import default_policy
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.guards import FailedLogins
 from clusterspace.apiserver.http.listener import HttpServer, server_context
@@ -403,7 +406,7 @@ async def start_server(
     app = HubApp(state, {**reviews, **identity.verbs(authorizer), **proxy.verbs()})
     app.health.is_ready = True
     witness = _Witness(app)
-    failed_logins = FailedLogins(CLOCK, lambda line: None)
+    failed_logins = FailedLogins(CLOCK, lambda line: None, lambda *_: None)
     stack.callback(failed_logins.close)
     handler = hub_handler(
         witness,
@@ -478,7 +481,7 @@ class _Lines:
         self.lines: list[dict[str, Any]] = []
 
     def write(self, event: dict[str, Any]) -> None:
-        self.lines.append(event)
+        self.lines.append(flat(event))
 
 
 @asynccontextmanager
@@ -519,7 +522,7 @@ async def _with_gateway(stack: AsyncExitStack, servers: dict[str, Server], direc
     lines = _Lines()
     fleet = build_fleet(settings, hub, known, CLOCK)
     documents = Documents(CLOCK, seconds_each=settings.limits.document_seconds)
-    failed_logins = FailedLogins(CLOCK, lines.write)
+    failed_logins = FailedLogins(CLOCK, lines.write, failed_login_events(default_policy(), CLOCK))
     stack.callback(failed_logins.close)
     handler = fleet_handler(
         FleetApp(fleet, documents),

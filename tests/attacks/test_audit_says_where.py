@@ -102,10 +102,11 @@ async def test_a_get_into_what_runs_in_a_cluster_is_told_as_on_the_hub(
     proxy = f"/apis/cluster.karmada.io/v1alpha1/clusters/{HOSTILE}/proxy{path}"
     await site.hub.client.connection.exchange(ApiRequest("GET", proxy))
 
-    (line,) = at_fleet.lines(subresource="proxy")
-    assert (line["cluster"], line["path"], line["code"]) == (HOSTILE, path, 200)
+    (line,) = at_fleet.lines(subresource="proxy", stage="ResponseComplete")
+    asked = f"/clusterspaces/{HOSTILE}{path}"
+    assert (line["cluster"], line["path"], line["code"]) == (HOSTILE, asked, 200)
     assert "uid" not in line
-    (line,) = at_hub.lines(resource="clusters", subresource="proxy")
+    (line,) = at_hub.lines(resource="clusters", subresource="proxy", stage="ResponseComplete")
     assert line["path"] == proxy
     assert "uid" not in line
 

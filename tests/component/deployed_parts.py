@@ -5,7 +5,6 @@ that its unit or its container would give it, and a file it is not given is not 
 """
 
 import configparser
-import json
 import os
 import shutil
 import subprocess
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tests.component.audit_lines import lines_of
 
 from clusterspace.testing.programs import Program
 
@@ -37,7 +37,7 @@ class Deployment:
     def writes(self) -> list[dict[str, Any]]:
         """Return who wrote what at the hub, and what came of it: its audit log."""
         log = self.admin.parent / "audit.log"
-        return [json.loads(line) for line in log.read_text().splitlines()]
+        return lines_of(log)
 
     def kubectl(self, *words: str, kubeconfig: str = "") -> subprocess.CompletedProcess[str]:
         """Run kubectl as the administrator at the fleet API server, or with another kubeconfig."""

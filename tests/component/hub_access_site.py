@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 from uuid import uuid4
 
+from tests.component.audit_lines import flat
 from tests.component.serving.wire import Answer, RawClient, Running, running
 
 from clusterspace.aio.clocks import SystemClock
@@ -23,9 +24,11 @@ from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.feeds import Feeds
+from clusterspace.apiserver.http.audit_events import Audit
+from clusterspace.apiserver.http.audit_policy import default_policy
 from clusterspace.apiserver.http.chain import catch_errors, chain, deadlines
 from clusterspace.apiserver.http.context import RequestContext
-from clusterspace.apiserver.http.guards import Audit, Authenticate, Authorize, Decision, Impersonate
+from clusterspace.apiserver.http.guards import Authenticate, Authorize, Decision, Impersonate
 from clusterspace.apiserver.http.messages import Handler, Request, Response
 from clusterspace.apiserver.http.request_info import RequestInfo, read_request
 from clusterspace.apiserver.http.responses import error_response
@@ -99,7 +102,7 @@ class Witness:
         self.audited.clear()
 
     def hear(self, event: dict[str, Any]) -> None:
-        self.audited.append(event)
+        self.audited.append(flat(event))
 
 
 class TokensOnly:
@@ -232,7 +235,7 @@ def build_handler(
     authorizer = WitnessedAuthorizer(access, witness) if is_watched else access.authorizer
     guards = (
         Authenticate(TokensOnly(StaticTokens.parse(TOKENS))),
-        Audit(state.clock, witness.hear),
+        Audit(state.clock, witness.hear, default_policy()),
         Impersonate(authorizer),
         RequireScope(state.catalog, authorizer),
         Authorize(authorizer),

@@ -1,14 +1,14 @@
 """A hub whose store was emptied by others, and what the audit log of an idle fleet holds."""
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
+from tests.component.audit_lines import lines_of
 from tests.unit.controllers.test_leases import lease
 
 from clusterspace.apis.identities import COMPONENTS, CONTROLLERS_LEASE
-from clusterspace.apiserver.http.guards import AuditPolicy
+from clusterspace.apiserver.http.audit_policy import default_policy
 from clusterspace.client.requests import ResourcePath
 from clusterspace.controllers.leases import LEASES
 from clusterspace.errors import ApiError, StoreUnreadable
@@ -56,7 +56,7 @@ async def test_a_start_that_was_cut_short_before_the_store_was_made_is_no_emptie
 async def test_renewed_leases_are_not_audited_by_default_and_the_rest_is_by_name(
     tmp_path: Path, renewals: bool
 ) -> None:
-    settings = HubSettings(tmp_path, audit=AuditPolicy(renewals=renewals))
+    settings = HubSettings(tmp_path, audit=default_policy(renewals=renewals))
     async with running_hub(settings) as hub:
         controllers = hub.installation.component_kubeconfig("controllers")
         fleet = hub.installation.component_kubeconfig("fleet")
@@ -71,7 +71,7 @@ async def test_renewed_leases_are_not_audited_by_default_and_the_rest_is_by_name
                 made = await client.update(LEASE, made)
             with pytest.raises(ApiError):
                 await stranger.update(LEASE, made)
-    lines = [json.loads(each) for each in (tmp_path / "audit.log").read_text().splitlines()]
+    lines = lines_of(tmp_path / "audit.log")
     found = [(each["user"], each["verb"], each["code"]) for each in lines]
 
     ours, theirs = COMPONENTS["controllers"], COMPONENTS["fleet"]

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.component.audit_lines import lines_of
 
 from clusterspace.apis.identities import COMPONENTS
 from clusterspace.roots.local.files import LocalFiles, RunRecord
@@ -104,8 +105,7 @@ def test_a_part_that_is_killed_comes_back_and_nothing_is_lost(fleet):
     assert running.stop() == 0
 
     # Each part worked under its own name; the administrator's is for people.
-    log = (running.files.hub / "audit.log").read_text().splitlines()
-    writes = [json.loads(line) for line in log]
+    writes = lines_of(running.files.hub / "audit.log")
     assert {each["user"] for each in writes} <= {"kubernetes-admin", *COMPONENTS.values()}
     assert COMPONENTS["controllers"] in {each["user"] for each in writes}
     by_people = {each["resource"] for each in writes if each["user"] == "kubernetes-admin"}

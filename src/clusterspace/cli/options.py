@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import click
 
 if TYPE_CHECKING:
+    from clusterspace.apiserver.http.audit_policy import Policy
     from clusterspace.apiserver.http.connections import Limits
-    from clusterspace.apiserver.http.guards import AuditPolicy
     from clusterspace.apiserver.http.users import MemberIdentities
     from clusterspace.client.settings import ConnectionSettings
 
@@ -266,7 +266,7 @@ class ServerOptions:
     server_names: tuple[str, ...]
     member_cidrs: Networks
     connections: "Limits"
-    audit: "AuditPolicy"
+    audit: "Policy"
     audit_log: "dict[str, Any]"
     """Settings of the audit log by their names: policy, place and rotation."""
 
@@ -324,8 +324,8 @@ _SERVER_OPTIONS: Final = (
     click.option(
         "--audit-policy-file",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="kube-apiserver's audit policy (audit.k8s.io/v1): the log then has its events, by its"
-        " rules alone.",
+        help="kube-apiserver's audit policy (audit.k8s.io/v1), whose rules alone count then; the"
+        " default is what `clusterspace audit policy` prints.",
     ),
     click.option(
         "--audit-log-path",
@@ -360,13 +360,13 @@ _SERVER_OPTIONS: Final = (
         metavar="RESOURCE[.GROUP]",
         default=("secrets",),
         show_default=True,
-        help="Reads of these go to the audit log as writes do; may be given several times.",
+        help="Reads of these are audited by the default policy; may be given several times.",
     ),
     click.option(
         "--audit-renewals/--no-audit-renewals",
         default=False,
         show_default=True,
-        help="Renewed leases go to the audit log too: 28 MB a day of an idle fleet.",
+        help="The default policy audits renewed leases too: 70 MB a day of an idle fleet.",
     ),
     log_format_option,
 )
@@ -398,8 +398,8 @@ def server_options(command: Command) -> Command:
         audit_log_maxage: int,
         **others: Any,
     ) -> None:
+        from clusterspace.apiserver.http.audit_policy import default_policy
         from clusterspace.apiserver.http.connections import Limits
-        from clusterspace.apiserver.http.guards import AuditPolicy
         from clusterspace.apiserver.http.users import MemberIdentities, read_members
         from clusterspace.roots.settings import rotation_of
 
@@ -413,7 +413,7 @@ def server_options(command: Command) -> Command:
                 newcomers=max_unauthenticated,
                 newcomers_per_address=max_unauthenticated_per_address,
             ),
-            audit=AuditPolicy(frozenset(audited_reads), audit_renewals),
+            audit=default_policy(frozenset(audited_reads), renewals=audit_renewals),
             audit_log={
                 "audit_policy_file": audit_policy_file,
                 "audit_log_path": audit_log_path,

@@ -38,8 +38,11 @@ def _format_whole(seconds: float) -> str:
 
 def format_micro_time(seconds: float) -> str:
     """Return microseconds, as `metav1.MicroTime` prints: `2006-01-02T15:04:05.000000Z`."""
-    moment = _EPOCH + timedelta(seconds=seconds)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+    whole = seconds // 1
+    micros = round((seconds - whole) * 1_000_000)
+    if micros == 1_000_000:
+        whole, micros = whole + 1, 0
+    return f"{_format_whole(whole)[:-1]}.{micros:06d}Z"
 
 
 def parse_time(text: str) -> float:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Generator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -12,8 +12,8 @@ from clusterspace.apiserver.access import audit_chain
 from clusterspace.apiserver.access.audit_chain import Link, Verification
 from clusterspace.apiserver.access.audit_log import AuditLog
 from clusterspace.apiserver.http.audit_events import failed_login_events
-from clusterspace.apiserver.http.audit_policy import Policy, read_policy
-from clusterspace.apiserver.http.guards import AuditPolicy, AuditSink, FailedLogins
+from clusterspace.apiserver.http.audit_policy import Policy, default_policy, read_policy
+from clusterspace.apiserver.http.guards import AuditSink, FailedLogins
 from clusterspace.errors import UnusableDirectory
 from clusterspace.roots.config_files import read_document
 from clusterspace.roots.settings import ServerSettings
@@ -28,7 +28,7 @@ class Auditing:
 
     write: AuditSink
     failed_logins: FailedLogins
-    policy: Policy | AuditPolicy | None = None
+    policy: Policy = field(default_factory=default_policy)
 
 
 @contextmanager
@@ -37,13 +37,13 @@ def open_audit(settings: ServerSettings, file: Path, clock: Clock) -> Generator[
 
     A policy that cannot be used ends the start: a server that audits something else is worse.
     """
-    policy: Policy | AuditPolicy = settings.audit
+    policy = settings.audit
     if settings.audit_policy_file is not None:
         policy = read_document(settings.audit_policy_file, read_policy)
     log = AuditLog(settings.audit_log_path or file, settings.audit_rotation, clock)
-    describe = failed_login_events(policy, clock) if isinstance(policy, Policy) else None
+    failed_logins = FailedLogins(clock, log.write, failed_login_events(policy, clock))
     # What was counted of failed logins is the last that is written.
-    with closing(log), closing(FailedLogins(clock, log.write, describe)) as failed_logins:
+    with closing(log), closing(failed_logins):
         yield Auditing(log.write, failed_logins, policy)
 
 

@@ -3,8 +3,7 @@
 from clusterspace.aio.clocks import Clock
 from clusterspace.apiserver.app import RequireScope
 from clusterspace.apiserver.catalog import Catalog
-from clusterspace.apiserver.http.audit_events import AuditByPolicy
-from clusterspace.apiserver.http.audit_policy import Policy
+from clusterspace.apiserver.http.audit_events import Audit
 from clusterspace.apiserver.http.chain import (
     InFlightLimits,
     Measure,
@@ -17,7 +16,6 @@ from clusterspace.apiserver.http.chain import (
 )
 from clusterspace.apiserver.http.context import RequestHandler
 from clusterspace.apiserver.http.guards import (
-    Audit,
     Authenticate,
     Authenticator,
     Authorize,
@@ -50,7 +48,7 @@ def hub_handler(  # noqa: PLR0913 - what the steps of one chain work with
             catch_errors,
             deadlines,
             Authenticate(authenticator, audit.failed_logins),
-            _audit_step(clock, audit),
+            Audit(clock, audit.write, audit.policy),
             Impersonate(authorizer),
             limits or InFlightLimits(),
             RequireScope(catalog, authorizer),
@@ -60,13 +58,6 @@ def hub_handler(  # noqa: PLR0913 - what the steps of one chain work with
         app,
     )
     return handler_of(answer, read_hub_info)
-
-
-def _audit_step(clock: Clock, audit: Auditing) -> Step:
-    """Return the step that audits: by a policy of the operator's, or lines of our own form."""
-    if isinstance(audit.policy, Policy):
-        return AuditByPolicy(clock, audit.write, audit.policy)
-    return Audit(clock, audit.write, audit.policy)
 
 
 def hub_recheck(authenticator: Authenticator, authorizer: Authorizer, clock: Clock) -> Recheck:
@@ -94,7 +85,7 @@ def fleet_handler(
             catch_errors,
             deadlines,
             Authenticate(authenticator, audit.failed_logins),
-            _audit_step(clock, audit),
+            Audit(clock, audit.write, audit.policy),
             Impersonate(authorizer),
             limits or InFlightLimits(),
             *((recheck,) if recheck is not None else ()),

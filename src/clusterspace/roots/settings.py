@@ -7,8 +7,8 @@ from typing import Final, TypeAlias
 
 from clusterspace.apiserver.access.audit_log import Rotation
 from clusterspace.apiserver.admission.plugins import AdmissionSwitches
+from clusterspace.apiserver.http.audit_policy import Policy, default_policy
 from clusterspace.apiserver.http.connections import Limits
-from clusterspace.apiserver.http.guards import AuditPolicy
 from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.apiserver.store.etcd.client import EtcdSettings
 from clusterspace.builtins.resources import OPTIONAL_GROUPS
@@ -71,9 +71,10 @@ class ServerSettings:
     member_cidrs: tuple[Network, ...] = ()
     """Where members may be besides where they may be anyway."""
     connections: Limits = field(default_factory=Limits)
-    audit: AuditPolicy = field(default_factory=AuditPolicy)
+    audit: Policy = field(default_factory=default_policy)
+    """What is audited unless a file says so."""
     audit_policy_file: Path | None = None
-    """kube-apiserver's audit policy; with one, the log has its events, by its rules alone."""
+    """kube-apiserver's audit policy; with one, its rules alone count."""
     audit_log_path: Path | None = None
     """Where the audit log is; without one, in the data directory."""
     audit_rotation: Rotation = field(default_factory=Rotation)

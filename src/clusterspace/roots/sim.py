@@ -22,6 +22,8 @@ from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.flow_control import FlowControlObjects
 from clusterspace.apiserver.health import Components
+from clusterspace.apiserver.http.audit_events import failed_login_events
+from clusterspace.apiserver.http.audit_policy import Policy
 from clusterspace.apiserver.http.fairness.dumps import FlowDumps
 from clusterspace.apiserver.http.guards import FailedLogins
 from clusterspace.apiserver.http.listener import HttpServer
@@ -106,8 +108,11 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         }
         dumps = () if flows is None else (FlowDumps(flows, clock),)
         app, faults = HubApp(hub, verbs, dumps), Faults(hub)
-        failed_logins = stack.enter_context(closing(FailedLogins(clock, _keep_no_record)))
-        audit = Auditing(_keep_no_record, failed_logins)
+        nothing = Policy()
+        failed_logins = stack.enter_context(
+            closing(FailedLogins(clock, _keep_no_record, failed_login_events(nothing, clock)))
+        )
+        audit = Auditing(_keep_no_record, failed_logins, nothing)
         authenticator = identity.authenticator()
         limits = await stack.enter_async_context(
             limits_of(settings.requests, flows, clock, flow_objects.count_objects)

@@ -33,6 +33,8 @@ HASH: Final = f"{PREFIX}hash"
 LOST: Final = f"{PREFIX}lost-before"
 TORN: Final = f"{PREFIX}torn-before"
 
+_OWN: Final = frozenset({SEQUENCE, PREVIOUS, HASH, LOST, TORN})
+_HASH_BEGIN: Final = f',"{HASH}":"'.encode()
 _HASH_END: Final = re.compile(rb',"%b":"([0-9a-f]{64})"\}\}\n' % re.escape(HASH).encode())
 _HASH_BYTES: Final = len(f',"{HASH}":"{"0" * 64}"}}}}\n')
 _HEAD_BYTES: Final = 256
@@ -58,6 +60,7 @@ class _Annotated(msgspec.Struct):
     annotations: dict[str, str]
 
 
+_encoder: Final = msgspec.json.Encoder()
 _annotated: Final = msgspec.json.Decoder(_Annotated)
 _heads: Final = msgspec.json.Decoder(Head)
 
@@ -86,22 +89,30 @@ def read_head(log: Path) -> Head | None:
         return None
 
 
-def chained(event: Mapping[str, Any], head: Head, torn: bytes) -> tuple[bytes, str]:
+def chained(event: dict[str, Any], head: Head, torn: bytes) -> tuple[bytes, str]:
     """Return an event as the line that follows `head`, and its hash."""
-    annotations = dict[str, str](event.get("annotations") or {})
-    annotations.pop(HASH, None)
-    annotations[SEQUENCE] = str(head.sequence + 1)
-    annotations[PREVIOUS] = head.hash
+    notes: Mapping[str, str] = event.get("annotations") or {}
+    if notes and (next(reversed(event)) != "annotations" or not _OWN.isdisjoint(notes)):
+        notes = {key: value for key, value in notes.items() if key not in _OWN}
+        event = {key: value for key, value in event.items() if key != "annotations"}
+        event["annotations"] = notes
+    place = f'"{SEQUENCE}":"{head.sequence + 1}","{PREVIOUS}":"{head.hash}"'
     if head.lost:
-        annotations[LOST] = str(head.lost)
+        place += f',"{LOST}":"{head.lost}"'
     if torn:
-        annotations[TORN] = str(len(torn))
-    # Last in the line, so that the hash can be put in and taken out without reading the JSON.
-    line = {key: value for key, value in event.items() if key != "annotations"}
-    line["annotations"] = annotations
-    encoded = msgspec.json.encode(line)
-    digest = hashlib.sha256(torn + encoded).hexdigest()
-    return b'%b,"%b":"%b"}}\n' % (encoded[:-2], HASH.encode(), digest.encode()), digest
+        place += f',"{TORN}":"{len(torn)}"'
+    # Put into the bytes: every write waits for this, and copying the event costs as much as that.
+    # Its annotations are last in the line, and in them the hash, which can so be taken out again.
+    encoded = _encoder.encode(event)
+    if notes:
+        encoded = b"%b,%b}}" % (encoded[:-2], place.encode())
+    elif "annotations" in event:
+        encoded = b"%b%b}}" % (encoded[:-2], place.encode())
+    else:
+        comma = b"," if event else b""
+        encoded = b'%b%b"annotations":{%b}}' % (encoded[:-1], comma, place.encode())
+    digest = hashlib.sha256(torn + encoded if torn else encoded).hexdigest()
+    return b"%b%b%b" % (encoded[:-2], _HASH_BEGIN, digest.encode()) + b'"}}\n', digest
 
 
 def read_link(line: bytes) -> Link | None:

@@ -1,4 +1,4 @@
-"""The audit step by a policy: events of audit.k8s.io/v1, one for each stage of a request.
+"""The audit step: by a policy, events of audit.k8s.io/v1, one for each stage of a request.
 
     RequestReceived     before anything is done
     ResponseStarted     a watch, a log or a shell begins to answer
@@ -31,7 +31,7 @@ from clusterspace.apiserver.http.audit_policy import (
 from clusterspace.apiserver.http.bodies import media_type_of, read_body
 from clusterspace.apiserver.http.chain import cluster_refusal, is_long_running
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler
-from clusterspace.apiserver.http.guards import AuditSink, DescribeFailure, object_in
+from clusterspace.apiserver.http.guards import AuditSink, DescribeFailure
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import CONNECTS, JSON
 from clusterspace.apiserver.http.users import User
@@ -74,7 +74,7 @@ _PLAIN_OPTIONS: Final = frozenset(
 )
 
 
-class AuditByPolicy:
+class Audit:
     """The step that writes the events of a request."""
 
     def __init__(self, clock: Clock, sink: AuditSink, policy: Policy) -> None:
@@ -92,22 +92,19 @@ class AuditByPolicy:
     async def _audit(
         self, context: RequestContext, rest: RequestHandler, decision: Decision
     ) -> Response | None:
-        caller, received = context.user, format_micro_time(self._clock.now())
+        caller, received, is_long = context.user, self._clock.now(), is_long_running(context)
         started: list[int] = []
 
-        def write(stage: str, status: Mapping[str, Any] | None, response: Response | None) -> None:
-            if stage not in decision.omit_stages:
-                now = format_micro_time(self._clock.now())
-                event = event_of(context, caller, decision, stage, received, now, status, response)
-                self._sink(event)
-
         def start(code: int) -> None:
-            if not started and is_long_running(context):
-                write("ResponseStarted", {"metadata": {}, "code": code}, None)
+            if not started:
+                status: dict[str, Any] = {"metadata": {}, "code": code}
+                self._write(context, caller, decision, "ResponseStarted", received, status, None)
             started.append(code)
 
-        write("RequestReceived", None, None)
-        context.request.on_answer = start
+        if "RequestReceived" not in decision.omit_stages:
+            self._write(context, caller, decision, "RequestReceived", received, None, None)
+        if is_long:
+            context.request.on_answer = start
         stage, response = "ResponseComplete", None
         status: dict[str, Any] = {"metadata": {}, "code": _INTERRUPTED}
         try:
@@ -138,25 +135,44 @@ class AuditByPolicy:
             }
             raise
         finally:
-            if not started and stage != "Panic":
+            if is_long and not started and stage != "Panic":
                 start(status["code"])
-            write(stage, status, response)
+            self._write(context, caller, decision, stage, received, status, response)
         return response
 
+    def _write(
+        self,
+        context: RequestContext,
+        caller: User,
+        decision: Decision,
+        stage: str,
+        received: float,
+        status: Mapping[str, Any] | None,
+        response: Response | None,
+    ) -> None:
+        went_well = status is None or status["code"] < 400
+        if stage not in decision.omit_stages and not (decision.refusals_only and went_well):
+            now = self._clock.now()
+            self._sink(event_of(context, caller, decision, stage, received, now, status, response))
 
-def event_of(  # noqa: PLR0913 - all there is to say of one stage of a request
+
+def event_of(  # noqa: C901, PLR0913 - all there is to say of one stage of a request
     context: RequestContext,
     caller: User | None,
     decision: Decision,
     stage: str,
-    received: str,
-    now: str,
+    received: float,
+    now: float,
     status: Mapping[str, Any] | None,
     response: Response | None,
 ) -> dict[str, Any]:
     """Return the event of one stage; `caller` is who it was before impersonation."""
     info, request = context.info, context.request
-    notes = {key: value for key, value in context.annotations.items() if not key.startswith(PREFIX)}
+    notes = (
+        {key: value for key, value in context.annotations.items() if not key.startswith(PREFIX)}
+        if context.annotations
+        else {}
+    )
     if context.authorization and stage != "RequestReceived":
         notes["authorization.k8s.io/decision"] = context.authorization
         notes["authorization.k8s.io/reason"] = context.authorization_reason
@@ -181,38 +197,43 @@ def event_of(  # noqa: PLR0913 - all there is to say of one stage of a request
     if info.is_resource:
         found = object_in(response if info.is_write and info.subresource != "proxy" else None)
         asked_name = info.name or context.new_name
-        reference = {
-            "resource": info.resource,
-            "namespace": info.namespace,
-            "name": plain_text.line(asked_name or found.name, _LONGEST_NAME),
-            "uid": plain_text.line(found.uid, _LONGEST_UID),
-            "apiGroup": info.group,
-            "apiVersion": info.version,
-            "subresource": info.subresource,
-        }
-        event["objectRef"] = {key: value for key, value in reference.items() if value}
+        reference = {"resource": info.resource}
+        if info.namespace:
+            reference["namespace"] = info.namespace
+        if name := asked_name or found.name:
+            reference["name"] = plain_text.line(name, _LONGEST_NAME)
+        if found.uid:
+            reference["uid"] = plain_text.line(found.uid, _LONGEST_UID)
+        if info.group:
+            reference["apiGroup"] = info.group
+        reference["apiVersion"] = info.version
+        if info.subresource:
+            reference["subresource"] = info.subresource
+        event["objectRef"] = reference
         is_reported = found.uid or (found.name and not asked_name) or (status or {}).get("message")
         if context.cluster and is_reported:
             notes[f"{PREFIX}reported-by"] = context.cluster
     if status is not None:
         event["responseStatus"] = status
-    if stage == "ResponseComplete" and info.subresource not in CONNECTS:
+    has_bodies = decision.level >= Level.REQUEST and stage == "ResponseComplete"
+    if has_bodies and info.subresource not in CONNECTS:
         _add_bodies(event, notes, context, decision, response)
-    event["requestReceivedTimestamp"] = received
-    event["stageTimestamp"] = now
+    event["requestReceivedTimestamp"] = format_micro_time(received)
+    event["stageTimestamp"] = format_micro_time(now)
     if notes:
         event["annotations"] = notes
     return event
 
 
 def _user_of(user: User) -> dict[str, Any]:
-    described = {
-        "username": user.name,
-        "uid": user.uid,
-        "groups": user.groups,
-        "extra": dict(user.extra),
-    }
-    return {key: value for key, value in described.items() if value}
+    described: dict[str, Any] = {"username": user.name}
+    if user.uid:
+        described["uid"] = user.uid
+    if user.groups:
+        described["groups"] = user.groups
+    if user.extra:
+        described["extra"] = dict(user.extra)
+    return described
 
 
 def _uri_of(context: RequestContext, level: Level) -> str:
@@ -278,7 +299,7 @@ def _add_bodies(
     response: Response | None,
 ) -> None:
     """Add what was sent and answered, as far as the level asks for it and it can be read."""
-    if decision.level >= Level.REQUEST and (raw := context.request.received_body):
+    if raw := context.request.received_body:
         media_type = media_type_of(context.header("content-type"))
         # A patch is JSON or YAML under a name of its own.
         is_patch = media_type.endswith("+json") or media_type == JSON
@@ -322,20 +343,57 @@ def _without(value: Any, decision: Decision) -> Any:
 def failed_login_events(policy: Policy, clock: Clock) -> DescribeFailure:
     """Return what makes events of failed logins, as far as the policy wants them."""
 
-    def describe(context: RequestContext, known: dict[str, Any]) -> dict[str, Any] | None:
+    def describe(context: RequestContext, address: str, credential: str) -> dict[str, Any] | None:
         decision = policy.decide(None, context.info)
         stage = "ResponseStarted"  # as kube-apiserver: nothing was begun that could be completed
         if decision.level is Level.NONE or stage in decision.omit_stages:
             return None
-        how = {"certificate": "x509", "unknown-scheme": "basic"}.get(known["credential"], "bearer")
+        how = {"certificate": "x509", "unknown-scheme": "basic"}.get(credential, "bearer")
         why = f"Authentication failed, attempted: {how}"
         status: dict[str, Any] = {"metadata": {}, "message": why, "code": 401}
-        now = format_micro_time(clock.now())
+        now = clock.now()
         shown = replace(decision, level=min(decision.level, Level.METADATA))
         event = event_of(context, None, shown, stage, now, now, status, None)
-        event["sourceIPs"] = [known["sourceIP"]]
-        notes = event.get("annotations", {})
-        event["annotations"] = {**notes, f"{PREFIX}credential": known["credential"]}
+        event["sourceIPs"] = [address]
+        event["annotations"] = {**event.get("annotations", {}), f"{PREFIX}credential": credential}
         return event
 
     return describe
+
+
+# -- which object an answer shows ------------------------------------------------------------------
+
+
+class ShownObject(msgspec.Struct):
+    """Which object an answer shows, as far as it says so."""
+
+    name: str = ""
+    uid: str = ""
+
+
+class _Details(msgspec.Struct):
+    uid: str = ""
+
+
+class _Answer(msgspec.Struct):
+    """As much of an answer as tells which object it is about."""
+
+    metadata: ShownObject | None = None
+    details: _Details | None = None
+
+
+_answers: Final = msgspec.json.Decoder(_Answer)
+
+
+def object_in(response: Response | None) -> ShownObject:
+    """Return name and UID of the object an answer shows; nothing when it shows none."""
+    if response is None:
+        return ShownObject()
+    body = response.body if isinstance(response.body, bytes) else b"".join(response.body)
+    try:
+        answer = _answers.decode(body)
+    except msgspec.DecodeError:
+        return ShownObject()  # not JSON, or a list: there is no one object to name
+    found = answer.metadata or ShownObject()
+    deleted = answer.details.uid if answer.details is not None else ""
+    return ShownObject(found.name, found.uid or deleted)

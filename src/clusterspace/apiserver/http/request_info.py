@@ -32,7 +32,7 @@ _VERBS: Final = {
     "DELETE": "delete",
 }
 
-_READS: Final = frozenset({"get", "list", "watch", "head", "options"})
+READ_VERBS: Final = frozenset({"get", "list", "watch", "head", "options"})
 
 _NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})
 """What may follow `/namespaces/NAME` and still be about the namespace itself."""
@@ -100,7 +100,7 @@ class RequestInfo:
     def __post_init__(self) -> None:
         # Said once: every step of the chain asks for one of them.
         object.__setattr__(self, "is_watch", self.verb in ("watch", "watchlist"))
-        object.__setattr__(self, "is_write", self.verb not in _READS)
+        object.__setattr__(self, "is_write", self.verb not in READ_VERBS)
 
     def fits_scope(self, *, namespaced: bool) -> bool:
         """Whether the path is one that a resource of this scope has.

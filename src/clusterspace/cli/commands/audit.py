@@ -18,6 +18,24 @@ def audit() -> None:
 
 
 @audit.command()
+def policy() -> None:
+    """Print the policy of servers without --audit-policy-file: a beginning for one of your own.
+
+    Two things of it no file can say: failed logins are audited whatever they were for, and renewed
+    leases when they were refused.
+
+    \b
+    Examples:
+      clusterspace audit policy > policy.yaml
+    """
+    import yaml
+
+    from clusterspace.apiserver.http.audit_policy import default_document
+
+    click.echo(yaml.safe_dump(default_document(), sort_keys=False), nl=False)
+
+
+@audit.command()
 @click.argument("files", nargs=-1, type=_FILE, metavar="[FILE]...")
 @click.option("--data-dir", type=_FILE, help="Data directory whose audit logs are verified.")
 @click.option(

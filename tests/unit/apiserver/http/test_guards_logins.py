@@ -1,7 +1,10 @@
 from typing import Any
 
 import pytest
+from tests.component.audit_lines import flat
 
+from clusterspace.apiserver.http.audit_events import failed_login_events
+from clusterspace.apiserver.http.audit_policy import default_policy
 from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.guards import (
     FAILURES_A_SECOND,
@@ -23,6 +26,7 @@ class FakeRequest(Request):
 
     def __init__(self, address: str, token: str, memory: dict[str, Any]) -> None:
         self.headers = Headers((("authorization", f"Bearer {token}"),))
+        self.target = b"/api/v1/pods"
         self._address = address
         self._memory = memory
 
@@ -62,11 +66,13 @@ def call_from(address: str, token: str = "secret-token") -> RequestContext:
 class Log:
     def __init__(self, clock: ManualClock) -> None:
         self.raw: list[dict[str, Any]] = []
-        self.failures = FailedLogins(clock, self.raw.append)
+        self.failures = FailedLogins(
+            clock, self.raw.append, failed_login_events(default_policy(), clock)
+        )
 
     @property
     def counts(self) -> list[tuple[str, int]]:
-        return [(line["sourceIP"], line["count"]) for line in self.raw]
+        return [(line["sourceIP"], line["count"]) for line in map(flat, self.raw)]
 
 
 async def test_the_first_failure_is_told_at_once_and_the_rest_as_a_count() -> None:
@@ -141,6 +147,6 @@ async def test_a_line_names_the_kind_of_credential_and_not_the_credential(
     log = Log(clock)
     log.failures.note(call_from("192.0.2.7", token))
 
-    assert log.raw[0]["credential"] == kind
+    assert flat(log.raw[0])["credential"] == kind
     assert token not in str(log.raw[0])
     await clock.advance(3 * LOG_EVERY_SECONDS)
