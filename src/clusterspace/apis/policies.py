@@ -4,10 +4,10 @@ Below, what the hub adds to PropagationPolicies, and what it refuses in them and
 that chooses clusters.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final
+from typing import Final
 
 from clusterspace.errors import Cause, MalformedSelector
 from clusterspace.kube import causes
@@ -84,35 +84,29 @@ def selectors_of(policy: Object) -> tuple[ResourceSelector, ...]:
     """
     written: list[Object] = find_at(policy, "spec", "resourceSelectors") or []
     namespace = namespace_of(policy)
-    return tuple(
-        _read_selector(
-            each if each.get("namespace") or not namespace else {**each, "namespace": namespace},
-            f"spec.resourceSelectors[{index}]",
+    selectors: list[ResourceSelector] = []
+    for index, each in enumerate(written):
+        labels = each.get("labelSelector")
+        try:
+            read = None if labels is None else label_selector_of(labels)
+        except MalformedSelector as error:
+            where = f"spec.resourceSelectors[{index}].labelSelector"
+            raise MalformedSelector(f"{where}: {error.message}", place=where) from error
+        selector = ResourceSelector(
+            api_version=str(each.get("apiVersion") or ""),
+            kind=str(each.get("kind") or ""),
+            namespace=str(each.get("namespace") or namespace),
+            name=str(each.get("name") or ""),
+            labels=read,
         )
-        for index, each in enumerate(written)
-    )
+        selectors.append(selector)
+    return tuple(selectors)
 
 
 def best_precision(selectors: tuple[ResourceSelector, ...], kube_object: Object) -> Precision:
     """Return how precisely the most precise of the selectors means an object."""
     return max(
         (selector.precision(kube_object) for selector in selectors), default=Precision.NOT_MEANT
-    )
-
-
-def _read_selector(written: Mapping[str, Any], place: str) -> ResourceSelector:
-    labels = written.get("labelSelector")
-    try:
-        read = None if labels is None else label_selector_of(labels)
-    except MalformedSelector as error:
-        where = f"{place}.labelSelector"
-        raise MalformedSelector(f"{where}: {error.message}", place=where) from error
-    return ResourceSelector(
-        api_version=str(written.get("apiVersion") or ""),
-        kind=str(written.get("kind") or ""),
-        namespace=str(written.get("namespace") or ""),
-        name=str(written.get("name") or ""),
-        labels=read,
     )
 
 

@@ -162,7 +162,21 @@ class Components:
             name: "" if name in self._own else await self._trouble(hub, lease)
             for name, lease in _BY_LEASE.items()
         }
-        return [_component(name, trouble) for name, trouble in {**troubles, "etcd-0": ""}.items()]
+        return [
+            {
+                "kind": "ComponentStatus",
+                "apiVersion": "v1",
+                "metadata": {"name": name},
+                "conditions": [
+                    {
+                        "type": "Healthy",
+                        "status": "False" if trouble else "True",
+                        "message": trouble or "ok",
+                    }
+                ],
+            }
+            for name, trouble in {**troubles, "etcd-0": ""}.items()
+        ]
 
     async def _trouble(self, hub: HubState, name: str) -> str:
         lease = await find_object(hub, "coordination.k8s.io", "leases", _SYSTEM, name)
@@ -173,15 +187,3 @@ class Components:
         if parse_time(str(renewed)) + seconds < hub.clock.now():
             return f"the lease {_SYSTEM}/{name} was last renewed at {renewed}"
         return ""
-
-
-def _component(name: str, trouble: str) -> Object:
-    condition: Object = {"type": "Healthy", "status": "True", "message": "ok"}
-    if trouble:
-        condition = {"type": "Healthy", "status": "False", "message": trouble}
-    return {
-        "kind": "ComponentStatus",
-        "apiVersion": "v1",
-        "metadata": {"name": name},
-        "conditions": [condition],
-    }

@@ -252,7 +252,8 @@ def _claim_usage(claim: Object) -> dict[str, Quantity]:
     if asked is not None:
         sizes = [parse_quantity(str(each)) for each in (asked, find_at(claim, *_ALLOCATED)) if each]
         size = max(sizes, default=ZERO)  # of a claim that grows, the larger counts
-        used["requests.storage"] = size if size.nanos % 10**9 == 0 else _whole(size)
+        is_whole = size.nanos % 10**9 == 0
+        used["requests.storage"] = size if is_whole else Quantity(size.whole * 10**9, size.form)
     annotated = annotations_of(claim).get(_STORAGE_CLASS)
     name = str(annotated or find_at(claim, "spec", "storageClassName") or "")
     if name:
@@ -260,10 +261,6 @@ def _claim_usage(claim: Object) -> dict[str, Quantity]:
             f"{name}{_BY_STORAGE_CLASS}{each}": used[each] for each in _OF_CLAIMS if each in used
         }
     return used
-
-
-def _whole(amount: Quantity) -> Quantity:
-    return Quantity(amount.whole * 10**9, amount.form)
 
 
 def _device_usage(claim: Object) -> dict[str, Quantity]:
@@ -298,15 +295,10 @@ def _amounts(resources: ResourceList) -> dict[str, Quantity]:
 
 def is_in_scope(resource: GroupResource, quota: Object, kube_object: Object) -> bool:
     """Whether a quota counts an object: every scope it has must hold, and most kinds have none."""
-    return all(_holds(each, resource, kube_object) for each in _scopes(quota))
-
-
-def _scopes(quota: Object) -> Iterator[Object]:
-    for name in cast("list[str]", find_at(quota, "spec", "scopes") or []):
-        yield {"scopeName": name, "operator": "Exists"}
-    yield from cast(
-        "list[Object]", find_at(quota, "spec", "scopeSelector", "matchExpressions") or []
-    )
+    named = cast("list[str]", find_at(quota, "spec", "scopes") or [])
+    scopes: list[Object] = [{"scopeName": each, "operator": "Exists"} for each in named]
+    scopes += find_at(quota, "spec", "scopeSelector", "matchExpressions") or []
+    return all(_holds(each, resource, kube_object) for each in scopes)
 
 
 _ATTRIBUTES_CLASS: Final = (

@@ -162,7 +162,8 @@ class LeaderElection:
         came = self._clock.monotonic()
         async with self._looking:
             began = self._clock.monotonic()
-            if self._looked_at > came or (not self._refused and self._is_fresh(began)):
+            is_fresh = not self._refused and began - self._looked_at < LOOK_SECONDS
+            if self._looked_at > came or is_fresh:
                 if self._refused:
                     raise NotLeading(str(self._path), self._refused)
                 return
@@ -178,9 +179,6 @@ class LeaderElection:
             self._looked_at = began
             if self._refused:
                 raise NotLeading(str(self._path), self._refused)
-
-    def _is_fresh(self, now: float) -> bool:
-        return now - self._looked_at < LOOK_SECONDS
 
     def fence(self, cluster: str, *, is_leases: bool = False) -> "LeaderFence":
         """Return the guard of a connection; `is_leases` when the Lease is kept on its other end."""

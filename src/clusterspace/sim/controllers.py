@@ -84,11 +84,9 @@ class Controllers:
     def _enqueue(self, change: Change) -> None:
         for controller in self._controllers:
             for key in controller.requests(change):
-                self._add(_Request(controller, key))
-
-    def _add(self, request: _Request) -> None:
-        rest = self._rests.get(request, 0.0) - self._clock.monotonic()
-        self._queue.add_after(request, max(request.controller.batch_seconds, rest))
+                request = _Request(controller, key)
+                rest = self._rests.get(request, 0.0) - self._clock.monotonic()
+                self._queue.add_after(request, max(controller.batch_seconds, rest))
 
     async def run(self) -> None:
         """Work until cancelled."""

@@ -72,8 +72,15 @@ class VolumeController:
                     if volume := find_at(version, "spec", "volumeName"):
                         yield Key(VOLUME.name, "", str(volume))
             case "PersistentVolume":
-                self._note_volume(change)
-                yield key_of(latest)
+                volume_key = key_of(latest)
+                self._free.discard(volume_key)
+                if holder := find_at(change.before, "spec", "claimRef", "uid"):
+                    self._volume_of.pop(str(holder), None)
+                if holder := find_at(change.after, "spec", "claimRef", "uid"):
+                    self._volume_of[str(holder)] = volume_key
+                elif change.after is not None:
+                    self._free.add(volume_key)
+                yield volume_key
                 claim = _claimed_by(latest)
                 if claim is not None:
                     yield claim
@@ -99,18 +106,6 @@ class VolumeController:
                 del self._users[claim]
             if did_use != uses_now:
                 yield claim  # some wait for their first user
-
-    def _note_volume(self, change: Change) -> None:
-        key = key_of(change.latest)
-        self._free.discard(key)
-        if holder := find_at(change.before, "spec", "claimRef", "uid"):
-            self._volume_of.pop(str(holder), None)
-        if change.after is None:
-            return
-        if holder := find_at(change.after, "spec", "claimRef", "uid"):
-            self._volume_of[str(holder)] = key
-        else:
-            self._free.add(key)
 
     def _waiting_claims(self) -> Iterator[Key]:
         for claim in self._mirror.all(CLAIM):

@@ -166,40 +166,42 @@ class _Checker:
         self._members = {cluster: _Member(log) for cluster, log in logs.items()}
         self._ends = 0
         self._seen: set[tuple[str, str, str, str, str]] = set()
-        if segment.vector:
-            self._begin_at(segment.vector)
-
-    def _begin_at(self, vector: str) -> None:
-        """Believe that the client has all that the vector promises."""
-        for cluster, position in self._positions(vector).items():
+        # Believed at first: the client has all that the vector promises.
+        for cluster, position in self._positions(segment.vector).items() if segment.vector else ():
             if position:
                 member = self._members[cluster]
                 member.advance(int(position))
                 member.state = dict(member.truth)
-            elif self._segment.events:
-                self._say(f"went on from {vector}, where {cluster} had been told in part")
+            elif segment.events:
+                self._say(f"went on from {segment.vector}, where {cluster} had been told in part")
 
     def check(self, event: Event) -> None:
         if event.type == "ERROR":
             return
-        if event.type == "BOOKMARK":
-            self._check_bookmark(event)
-        else:
+        positions = self._positions(event.vector)
+        if event.type != "BOOKMARK":
             self._check_event(event)
-        self._check_vector(event)
+        else:
+            self._ends += event.ends_initial
+            if not self._segment.wants_bookmarks:
+                self._say("a bookmark nobody asked for")
+            if any(not position for position in positions.values()):
+                self._say(f"a bookmark nobody can go on from: {event.vector}")
+        for cluster, member in self._members.items():
+            position = positions.get(cluster)
+            if position is None:
+                if member.state or member.position is not None:
+                    self._say(f"{event} does not speak of {cluster}, of which the client has some")
+            elif position == "":
+                member.was_in_part = True
+            else:
+                self._check_position(event, cluster, int(position))
 
     def finish(self) -> None:
         most = int(self._segment.wants_initial_end)
         least = most if self._segment.is_whole else 0
         if not least <= self._ends <= most:
             self._say(f"{self._ends} initial-events-end bookmarks, where {most} belongs")
-
-    def _check_bookmark(self, event: Event) -> None:
-        self._ends += event.ends_initial
-        if not self._segment.wants_bookmarks:
-            self._say("a bookmark nobody asked for")
-        if any(not position for position in self._positions(event.vector).values()):
-            self._say(f"a bookmark nobody can go on from: {event.vector}")
 
     def _check_event(self, event: Event) -> None:
         member = self._members[event.cluster]
@@ -217,18 +219,6 @@ class _Checker:
         member.since.append((int(own), event.type))
         if self._positions(event.vector)[event.cluster] != own:
             member.was_in_part = True
-
-    def _check_vector(self, event: Event) -> None:
-        positions = self._positions(event.vector)
-        for cluster, member in self._members.items():
-            position = positions.get(cluster)
-            if position is None:
-                if member.state or member.position is not None:
-                    self._say(f"{event} does not speak of {cluster}, of which the client has some")
-            elif position == "":
-                member.was_in_part = True
-            else:
-                self._check_position(event, cluster, int(position))
 
     def _check_position(self, event: Event, cluster: str, position: int) -> None:
         member = self._members[cluster]

@@ -28,7 +28,8 @@ _PARSED: Final = _DIRECTORY / "__pycache__" / "definitions.json"
 @cache
 def definitions() -> tuple[Object, ...]:
     """Return every definition of ours, by name."""
-    files = {_digest(each): each for each in (p.read_bytes() for p in _DIRECTORY.glob("*.yaml"))}
+    texts = (each.read_bytes() for each in _DIRECTORY.glob("*.yaml"))
+    files = {hashlib.sha256(each).hexdigest(): each for each in texts}
     parsed: dict[str, Object] = {}
     with suppress(OSError, msgspec.DecodeError):  # nobody kept it, or was able to
         parsed = msgspec.json.decode(_PARSED.read_bytes(), type=dict[str, Object])
@@ -42,10 +43,6 @@ def definitions() -> tuple[Object, ...]:
 def definition(resource: str, group: str) -> Object:
     """Return one definition of ours, without reading the others."""
     return _parse((_DIRECTORY / f"{group}_{resource}.yaml").read_bytes())
-
-
-def _digest(text: bytes) -> str:
-    return hashlib.sha256(text).hexdigest()
 
 
 def _parse(text: bytes) -> Object:

@@ -245,7 +245,14 @@ class DefaultStorageClass(Plugin):
         if find_at(claim, "spec", "storageClassName") is not None:
             return claim
         classes = await list_objects(hub, "storage.k8s.io", "storageclasses")
-        default = newest([each for each in classes if _is_default(each)])
+        marks = [(each, annotations_of(each)) for each in classes]
+        default = newest(
+            [
+                each
+                for each, marked in marks
+                if any(marked.get(mark) == "true" for mark in _DEFAULT_ANNOTATIONS)
+            ]
+        )
         if default is None:
             return claim
         return with_value(claim, name_of(default), "spec", "storageClassName")
@@ -289,11 +296,6 @@ class PersistentVolumeClaimResize(Plugin):
 
 def _is_claim(admission: Admission) -> bool:
     return admission.is_of("", "PersistentVolumeClaim") and not admission.subresource
-
-
-def _is_default(storage_class: Object) -> bool:
-    annotations = annotations_of(storage_class)
-    return any(annotations.get(each) == "true" for each in _DEFAULT_ANNOTATIONS)
 
 
 def _class_of(claim: Object) -> str:

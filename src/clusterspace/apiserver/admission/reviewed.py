@@ -127,8 +127,9 @@ async def with_changed(
 def request_of(admission: Admission, served: Served) -> Object:
     """Return the AdmissionRequest, without its UID and its objects."""
     own, subresource, user = admission.served.info, admission.subresource, admission.user
+    below = served.info.find_subresource(subresource) if subresource else None
     given: Object = {
-        "kind": _kind(_kind_of(served.info, subresource)),
+        "kind": _kind((served.info if below is None else below).group_version_kind),
         "resource": _resource(served.info),
         "subResource": subresource,
         "requestKind": _kind(admission.kind),
@@ -141,11 +142,6 @@ def request_of(admission: Admission, served: Served) -> Object:
     }
     shown = {key: value for key, value in given.items() if value}
     return {**shown, "dryRun": admission.dry_run, "options": options_of(admission)}
-
-
-def _kind_of(info: ResourceInfo, subresource: str) -> GroupVersionKind:
-    found = info.find_subresource(subresource) if subresource else None
-    return info.group_version_kind if found is None else found.group_version_kind
 
 
 def _kind(kind: GroupVersionKind) -> Object:

@@ -168,7 +168,12 @@ class ValidatingPolicies(Plugin):
         for hook in hooks:
             denials += await self._apply(hub, admission, hook)
         if denials:
-            raise _refusal(admission, denials[0])
+            # The answer to a delete of many names none of them, as Kubernetes' does.
+            info, name = admission.served.info, admission.name or "Unknown"
+            message = denials[0].shown
+            details = Details(name, info.group, info.plural, causes=(Cause("", message, ""),))
+            kind = _REFUSALS.get(denials[0].reason, Invalid)
+            raise kind(f"{info.group_resource} {quoted(name)} is forbidden: {message}", details)
 
     async def _apply(
         self, hub: HubState, admission: Admission, hook: Hook[Validations]
@@ -311,14 +316,6 @@ def _acted_on(denials: list[_Denial], binding: Binding, admission: Admission) ->
                 "validationActions": binding.actions,
             }
             admission.annotate(_FAILURE, msgspec.json.encode([failure]).decode())
-
-
-def _refusal(admission: Admission, denial: _Denial) -> ApiError:
-    # The answer to a delete of many names none of them, as Kubernetes' does.
-    info, name, message = admission.served.info, admission.name or "Unknown", denial.shown
-    details = Details(name, info.group, info.plural, causes=(Cause("", message, ""),))
-    kind = _REFUSALS.get(denial.reason, Invalid)
-    return kind(f"{info.group_resource} {quoted(name)} is forbidden: {message}", details)
 
 
 # -- type checks -----------------------------------------------------------------------------------

@@ -221,8 +221,10 @@ class Encryption:
                     return provider.open(stored, _place(key))
                 except CannotOpen:
                     continue  # two keys of one name, while one takes the place of the other
+        kind, _, name = stored[len(MARK) : len(MARK) + 200].split(b":", 3)[:3]
+        sealed_with = f"{kind.decode(errors='replace')} key {name.decode(errors='replace')!r}"
         raise StoreUnreadable(
-            f"{key} is encrypted with {_described(stored)}, and no key of the encryption "
+            f"{key} is encrypted with {sealed_with}, and no key of the encryption "
             "configuration opens it: add the key again, behind those that are there"
         )
 
@@ -248,12 +250,6 @@ class Encryption:
 
 def _place(key: str) -> bytes:
     return key.encode(errors="surrogatepass")  # the store below says why such a key cannot be
-
-
-def _described(stored: bytes) -> str:
-    """Return provider and key of a sealed value, in words; its bytes are not shown."""
-    kind, _, name = stored[len(MARK) : len(MARK) + 200].split(b":", 3)[:3]
-    return f"{kind.decode(errors='replace')} key {name.decode(errors='replace')!r}"
 
 
 class HistoricStore(Store, Protocol):

@@ -57,26 +57,22 @@ def clusters(*, watch: bool, output: str, hub: HubOptions) -> None:
             if not watch:
                 show(await _listing(client), output)
                 return
-            if people_console().is_terminal:
-                await _watch_on_screen(client, is_wide=is_wide)
-            else:
+            if not people_console().is_terminal:
                 await _watch_in_pipe(client, output)
+                return
+            from rich.live import Live
+
+            # Drawn over and over in its place.
+            first = table_of(await _listing(client), is_wide=is_wide)
+            with Live(first, console=people_console(), auto_refresh=False) as screen:
+                while True:
+                    await asyncio.sleep(_REFRESH_SECONDS)
+                    screen.update(table_of(await _listing(client), is_wide=is_wide), refresh=True)
 
     try:
         run(work)
     except KeyboardInterrupt:
         return
-
-
-async def _watch_on_screen(client: "ClusterClient", *, is_wide: bool) -> None:
-    """Draw the table over and over in its place."""
-    from rich.live import Live
-
-    first = table_of(await _listing(client), is_wide=is_wide)
-    with Live(first, console=people_console(), auto_refresh=False) as screen:
-        while True:
-            await asyncio.sleep(_REFRESH_SECONDS)
-            screen.update(table_of(await _listing(client), is_wide=is_wide), refresh=True)
 
 
 async def _watch_in_pipe(client: "ClusterClient", output: str) -> None:

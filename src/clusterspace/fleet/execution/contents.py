@@ -11,7 +11,7 @@ it is listed, and divided:
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -216,12 +216,8 @@ def _is_made(content: ContentObject, services: set[str]) -> bool:
 
 
 def _owners(content: ContentObject) -> set[str]:
-    return set(_owner_uids(content.metadata))
-
-
-def _owner_uids(kube_object: Object) -> Iterator[str]:
-    for each in metadata_of(kube_object).get("ownerReferences") or ():
-        yield str(each.get("uid"))
+    references = metadata_of(content.metadata).get("ownerReferences") or ()
+    return {str(each.get("uid")) for each in references}
 
 
 def stamped_by(execution_namespace: str) -> Callable[[Object], str]:

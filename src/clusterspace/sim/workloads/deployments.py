@@ -384,7 +384,10 @@ def _new_replica_set(rollout: Rollout) -> Object:
 
 def _sizes_by_name(rollout: Rollout, pods: Mapping[str, int]) -> dict[str, int]:
     """Return how many replicas ReplicaSets should be asked for; those left out stay as they are."""
-    if rollout.is_paused or _is_resized(rollout):
+    # Resized: it has another size than when its ReplicaSets were given theirs.
+    noted = (annotations_of(each).get(_DESIRED) for each in _running(rollout))
+    is_resized = any(each is not None and _number(each) != rollout.desired for each in noted)
+    if rollout.is_paused or is_resized:
         return _scaled(rollout)
     if rollout.recreates:
         # Every old pod must be gone, those that are still ending too.
@@ -398,12 +401,6 @@ def _sizes_by_name(rollout: Rollout, pods: Mapping[str, int]) -> dict[str, int]:
         sizes = plan_sizes(rollout.desired, rollout.limits, new, old)
     asked = (*sizes.old, sizes.new)
     return {name_of(each): size for each, size in zip(rollout.replica_sets, asked, strict=True)}
-
-
-def _is_resized(rollout: Rollout) -> bool:
-    """Whether the Deployment has another size than when its ReplicaSets were given theirs."""
-    noted = (annotations_of(each).get(_DESIRED) for each in _running(rollout))
-    return any(each is not None and _number(each) != rollout.desired for each in noted)
 
 
 def _running(rollout: Rollout) -> list[Object]:
