@@ -31,7 +31,8 @@ from clusterspace.fleet.membership.member_clusters import manifests
 from clusterspace.fleet.membership.member_clusters.controller import MemberClusterSettings
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, uid_of
-from clusterspace.roots.agent import AgentSettings, Invitation, run_agent
+from clusterspace.roots.agent import run_agent
+from clusterspace.roots.settings import AgentSettings, Invitation
 from clusterspace.testing.stage import Fleet, Side
 from clusterspace.testing.steps import stop, until
 

@@ -26,7 +26,8 @@ from clusterspace.fleet.membership.manifests import (
 )
 from clusterspace.fleet.membership.member_clusters import manifests
 from clusterspace.kube.objects import Object, find_at, labels_of, uid_of, with_metadata, with_value
-from clusterspace.roots.agent import AgentSettings, Invitation, run_agent
+from clusterspace.roots.agent import run_agent
+from clusterspace.roots.settings import AgentSettings, Invitation
 from clusterspace.testing.faults import Drop, fault_proxy
 from clusterspace.testing.hubs import client_for_test
 from clusterspace.testing.stage import Side, register, running_agent, running_fleet

@@ -16,9 +16,10 @@ from clusterspace.controllers.leases import LeaseTimings
 from clusterspace.errors import LeadershipLost
 from clusterspace.fleet.membership.health import Thresholds
 from clusterspace.fleet.membership.leases import RenewalSettings
-from clusterspace.roots.agent import AgentSettings, run_agent
+from clusterspace.roots.agent import run_agent
 from clusterspace.roots.controllers import run_controllers
 from clusterspace.roots.processes import stop_event
+from clusterspace.roots.settings import AgentSettings
 from clusterspace.testing.hubs import part_of_hub
 from clusterspace.testing.stage import quick
 

@@ -139,6 +139,15 @@ class TlsTransport(asyncio.Transport):
         self._tls.abort()
 
 
+# From a socket to a protocol that speaks TLS, turn by turn of the loop:
+#
+#     uvloop       connects, and reads at once ──> _Unread pauses it, and keeps what came early
+#     _encrypt     start_tls(raw)   schedules the beginning of TLS
+#     next turn    TLS takes over the socket, which reads again; `pass_on` feeds it the early bytes
+#     handshake    ends: the very step in which `set_protocol` is called; bytes come a turn later
+#
+# A server that speaks first, or a client whose hello arrives with the connection, is why there is
+# anything early at all; lost, it would be a handshake that never ends.
 class _Unread(asyncio.Protocol):
     """Holds a new socket until TLS takes over, with what may have been read of it by then."""
 

@@ -321,6 +321,8 @@ async def confirm_gone(
     member: Reader, cluster: str, view: ListedView, missing: Sequence[Missing], random: Random
 ) -> None:
     """Return when the missing are gone; raise when one is there or cannot be asked for."""
+    # Of many a random few: a list that lacks what it should have, such as an empty one, lacks most
+    # of it. To ask for ten thousand by name would take down a member that has just come back.
     asked = missing if len(missing) <= MOST_QUESTIONS else random.sample(missing, MOST_QUESTIONS)
     gate = asyncio.Semaphore(_AT_ONCE)
     troubles: list[ApiError | ClusterError] = []
@@ -380,6 +382,21 @@ class Batch:
     is_whole: bool
 
 
+# `_position` is all the state there is beside what the reader knows: everything up to it has been
+# handed over and put into `known`. Empty means that nobody knows how far we are, not that nothing
+# is known: what is known stays, and is compared with what is listed.
+#
+#     position   what the cluster sends or says            what the reader gets
+#     ""         initial events a@3 b@5, their end at 7    a, b added; whole
+#     7          MODIFIED b@9                              b modified
+#     9          the stream breaks, and is resumed at 9    nothing, and nothing twice
+#     9          410: what was before 20 is forgotten      nothing; the position is ""
+#     ""         a list of b@9 c@15, at 21                 c added; is a gone? asked for by name
+#     ""         "a is there": a wrong list                nothing; listed again, later
+#     ""         "no such a"                               a deleted; whole; the position is 21
+#
+# A stream that breaks, or a list that is wrong, therefore never makes anything vanish: objects go
+# by a DELETED event, or by absence that was confirmed.
 class Reflector:
     """Follows one collection of one cluster for as long as its batches are read."""
 

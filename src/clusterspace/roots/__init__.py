@@ -24,7 +24,7 @@ For one run of a command:
 Shared:
 
     audit_logs.py   audit logs: opened with their policy, verified by `audit verify`
-    settings.py     what the servers are started with
+    settings.py     what the processes are started with
     clients.py      kubeconfigs found, clients opened and closed; connections a process keeps
     fairness.py     API priority and fairness, by the settings of a server
     config_files.py files of the operator: read, and followed while a process runs; who may log in

@@ -11,7 +11,6 @@ MemberCluster invited it, by whatever credentials its operator gave it.
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from random import SystemRandom
 from typing import Final
 
@@ -21,59 +20,31 @@ from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor, Tasks, keep_all, report
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
-from clusterspace.client.settings import ConnectionSettings, KubeconfigCredentials
+from clusterspace.client.settings import KubeconfigCredentials
 from clusterspace.controllers.controller import ControllerManager
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches
-from clusterspace.controllers.leases import LEASES, Candidacy, LeaderElection, LeaseTimings
+from clusterspace.controllers.leases import LEASES, Candidacy, LeaderElection
 from clusterspace.errors import LeadershipLost, UnusableKubeconfig
 from clusterspace.fleet.execution.controller import Execution
-from clusterspace.fleet.execution.prune import DeletionLimits
-from clusterspace.fleet.membership.health import Thresholds
-from clusterspace.fleet.membership.leases import LeaseRenewal, RenewalSettings
+from clusterspace.fleet.membership.leases import LeaseRenewal
 from clusterspace.fleet.membership.manifests import AGENT, AGENT_NAMESPACE, REGISTRATION_PLACE
 from clusterspace.fleet.membership.member_clusters.agent import MembershipAgent
 from clusterspace.fleet.membership.registration import (
-    LOOK_SECONDS,
     AgentCredentials,
     Registration,
     RegistrationRenewal,
     read_registration,
 )
-from clusterspace.fleet.membership.status import FREQUENCY_SECONDS, PullStatus, StatusSettings
+from clusterspace.fleet.membership.status import PullStatus, StatusSettings
 from clusterspace.kube.objects import Object
 from clusterspace.roots.clients import connect
 from clusterspace.roots.processes import answer_of, process_identity, stop_event
-from clusterspace.roots.settings import ReadSettings
+from clusterspace.roots.settings import AgentSettings
 
 _log = structlog.get_logger(__name__)
 
 _COMPONENT: Final = "clusterspace-agent"
-
-
-@dataclass(frozen=True, slots=True)
-class Invitation:
-    """The name of a MemberCluster, and how to reach the hub as its identity."""
-
-    cluster_name: str
-    hub: ConnectionSettings
-    read_hub: ReadSettings | None = None
-    """Reads `hub` again from where it came from: a token ends, and the next one is put there."""
-
-
-@dataclass(frozen=True, slots=True)
-class AgentSettings:
-    """The settings an agent is started with; all else is in the registration on the member."""
-
-    member: ConnectionSettings
-    invitation: Invitation | None = None
-    """Instead of a registration."""
-    status_seconds: float = FREQUENCY_SECONDS
-    thresholds: Thresholds = field(default_factory=Thresholds)
-    lease: RenewalSettings = field(default_factory=RenewalSettings)
-    registration_seconds: float = LOOK_SECONDS
-    leadership: LeaseTimings = field(default_factory=LeaseTimings)
-    deletions: DeletionLimits = field(default_factory=DeletionLimits)
 
 
 async def run_agent(settings: AgentSettings, clock: Clock) -> None:
@@ -114,12 +85,18 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
         stack.push_async_callback(hub.connection.close)
         stack.push_async_callback(reporting.connection.close)
 
+        async def reach(_cluster: Object) -> ClusterClient:
+            return member
+
         async def work(epoch: int) -> None:
             server = hub.connection.settings.server
             _log.info("agent is working", cluster=name, hub=server, epoch=epoch)
-            async with Supervisor(clock, report) as tasks:
-                keep_all(tasks, _execution(settings, hub, name, member))
-                await asyncio.Event().wait()
+            random, caches = SystemRandom(), HubCaches(hub)
+            events = EventRecorder(hub, component=_COMPONENT, clock=clock)
+            limits = settings.deletions
+            execution = Execution(hub, caches, events, reach, agent_of=name, limits=limits)
+            reconcilers = (execution,)
+            await ControllerManager(caches, events, reconcilers, clock=clock, random=random).run()
 
         async def lead() -> None:
             while True:
@@ -143,21 +120,6 @@ async def _find_registration(member: ClusterClient) -> Registration:
         why = "the cluster is not registered: `clusterspace register` does that"
         raise UnusableKubeconfig(why, place=str(REGISTRATION_PLACE))
     return read_registration(secret)
-
-
-def _execution(
-    settings: AgentSettings, hub: ClusterClient, name: str, member: ClusterClient
-) -> Tasks:
-    """Return what the one agent does that leads: it carries out the Works of its cluster."""
-    clock, random = hub.connection.clock, SystemRandom()
-    events = EventRecorder(hub, component=_COMPONENT, clock=clock)
-    caches = HubCaches(hub)
-
-    async def reach(_cluster: Object) -> ClusterClient:
-        return member
-
-    execution = Execution(hub, caches, events, reach, agent_of=name, limits=settings.deletions)
-    return ControllerManager(caches, events, (execution,), clock=clock, random=random).tasks()
 
 
 def _reports(

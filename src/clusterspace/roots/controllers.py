@@ -6,7 +6,6 @@ process ends, to be started anew by whoever runs it.
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from random import Random, SystemRandom
 from typing import Final
 
@@ -15,26 +14,23 @@ import structlog
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor, report
 from clusterspace.apis.identities import CONTROLLERS_LEASE
-from clusterspace.client.endpoints import AddressRules, Network
+from clusterspace.client.endpoints import AddressRules
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, ClusterClient
 from clusterspace.client.settings import ConnectionSettings, KubeconfigCredentials
 from clusterspace.controllers.controller import ControllerManager, Reconciler
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches
-from clusterspace.controllers.leases import LEASES, Candidacy, LeaderElection, LeaseTimings
+from clusterspace.controllers.leases import LEASES, Candidacy, LeaderElection
 from clusterspace.fleet.execution.controller import Execution
-from clusterspace.fleet.execution.prune import DeletionLimits
 from clusterspace.fleet.membership.connections import MemberClients, read_user_settings
 from clusterspace.fleet.membership.controller import ClusterController
-from clusterspace.fleet.membership.health import Thresholds
 from clusterspace.fleet.membership.impersonation import Impersonation
-from clusterspace.fleet.membership.leases import LeaseMonitor, MonitorSettings
+from clusterspace.fleet.membership.leases import LeaseMonitor
 from clusterspace.fleet.membership.member_clusters.controller import (
     MemberClusterController,
-    MemberClusterSettings,
 )
-from clusterspace.fleet.membership.status import FREQUENCY_SECONDS, PushStatus, StatusSettings
+from clusterspace.fleet.membership.status import PushStatus, StatusSettings
 from clusterspace.fleet.propagation.dependencies import DependencyDistributor
 from clusterspace.fleet.propagation.detector import Detector, PolicyLifecycle
 from clusterspace.fleet.propagation.namespaces import NamespaceWorks
@@ -49,33 +45,12 @@ from clusterspace.roots.processes import (
     stop_event,
     warn_of_full_rights,
 )
-from clusterspace.roots.settings import ReadSettings
+from clusterspace.roots.settings import ControllersSettings
 
 _log = structlog.get_logger(__name__)
 
 _COMPONENT: Final = "clusterspace-controllers"
 _LEASE: Final = ResourcePath(LEASES, "kube-system", CONTROLLERS_LEASE)
-
-
-@dataclass(frozen=True, slots=True)
-class ControllersSettings:
-    """The settings the controllers are started with."""
-
-    hub: ConnectionSettings
-    read_hub: ReadSettings | None = None
-    """Reads `hub` again from where it came from, if it came from a file."""
-    status_seconds: float = FREQUENCY_SECONDS
-    thresholds: Thresholds = field(default_factory=Thresholds)
-    monitor: MonitorSettings = field(default_factory=MonitorSettings)
-    lease: LeaseTimings = field(default_factory=LeaseTimings)
-    member_clusters: MemberClusterSettings = field(default_factory=MemberClusterSettings)
-    federation: bool = True
-    """Whether workloads are propagated; members are looked after in any case."""
-    metrics_port: int | None = None
-    """Where `/metrics` is on this machine; nowhere unless told."""
-    deletions: DeletionLimits = field(default_factory=DeletionLimits)
-    member_cidrs: tuple[Network, ...] = ()
-    """Where members may be besides where they may be anyway."""
 
 
 def propagation_controllers(

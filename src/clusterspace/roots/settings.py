@@ -1,4 +1,4 @@
-"""What the servers are started with."""
+"""What the processes are started with."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -14,8 +14,15 @@ from clusterspace.apiserver.store.etcd.client import EtcdSettings
 from clusterspace.builtins.resources import OPTIONAL_GROUPS
 from clusterspace.client.endpoints import Network
 from clusterspace.client.settings import ConnectionSettings
+from clusterspace.controllers.leases import LeaseTimings
 from clusterspace.errors import UnknownApi
+from clusterspace.fleet.execution.prune import DeletionLimits
 from clusterspace.fleet.gateway.fanout import FleetLimits
+from clusterspace.fleet.membership.health import Thresholds
+from clusterspace.fleet.membership.leases import MonitorSettings, RenewalSettings
+from clusterspace.fleet.membership.member_clusters.controller import MemberClusterSettings
+from clusterspace.fleet.membership.registration import LOOK_SECONDS
+from clusterspace.fleet.membership.status import FREQUENCY_SECONDS
 from clusterspace.sim.nodes import NodeShape
 from clusterspace.sim.pods import Pace
 
@@ -131,3 +138,49 @@ class SimSettings:
     """Makes names and UIDs repeatable; without one no two members are alike."""
     token_auth_file: Path | None = None
     requests: RequestLimits = field(default_factory=RequestLimits)
+
+
+@dataclass(frozen=True, slots=True)
+class ControllersSettings:
+    """The settings the controllers are started with."""
+
+    hub: ConnectionSettings
+    read_hub: ReadSettings | None = None
+    """Reads `hub` again from where it came from, if it came from a file."""
+    status_seconds: float = FREQUENCY_SECONDS
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    monitor: MonitorSettings = field(default_factory=MonitorSettings)
+    lease: LeaseTimings = field(default_factory=LeaseTimings)
+    member_clusters: MemberClusterSettings = field(default_factory=MemberClusterSettings)
+    federation: bool = True
+    """Whether workloads are propagated; members are looked after in any case."""
+    metrics_port: int | None = None
+    """Where `/metrics` is on this machine; nowhere unless told."""
+    deletions: DeletionLimits = field(default_factory=DeletionLimits)
+    member_cidrs: tuple[Network, ...] = ()
+    """Where members may be besides where they may be anyway."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """The name of a MemberCluster, and how to reach the hub as its identity."""
+
+    cluster_name: str
+    hub: ConnectionSettings
+    read_hub: ReadSettings | None = None
+    """Reads `hub` again from where it came from: a token ends, and the next one is put there."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """The settings an agent is started with; all else is in the registration on the member."""
+
+    member: ConnectionSettings
+    invitation: Invitation | None = None
+    """Instead of a registration."""
+    status_seconds: float = FREQUENCY_SECONDS
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    lease: RenewalSettings = field(default_factory=RenewalSettings)
+    registration_seconds: float = LOOK_SECONDS
+    leadership: LeaseTimings = field(default_factory=LeaseTimings)
+    deletions: DeletionLimits = field(default_factory=DeletionLimits)

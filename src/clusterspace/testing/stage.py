@@ -41,8 +41,8 @@ from clusterspace.fleet.membership.registration import (
 )
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, name_of, with_metadata, with_value
-from clusterspace.roots.agent import AgentSettings, run_agent
-from clusterspace.roots.controllers import ControllersSettings, run_controllers
+from clusterspace.roots.agent import run_agent
+from clusterspace.roots.controllers import run_controllers
 from clusterspace.roots.membership import (
     UnjoinRequest,
     UnregisterRequest,
@@ -51,7 +51,7 @@ from clusterspace.roots.membership import (
     unjoin_cluster,
     unregister_cluster,
 )
-from clusterspace.roots.settings import SimSettings
+from clusterspace.roots.settings import AgentSettings, ControllersSettings, SimSettings
 from clusterspace.roots.sim import running_sim
 from clusterspace.roots.tokens import NewToken, create_token
 from clusterspace.testing.hubs import (

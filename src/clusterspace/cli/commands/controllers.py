@@ -125,8 +125,9 @@ def controllers(
     from clusterspace.fleet.membership.leases import MonitorSettings
     from clusterspace.fleet.membership.member_clusters.controller import MemberClusterSettings
     from clusterspace.roots.clients import component_settings
-    from clusterspace.roots.controllers import ControllersSettings, serve_until_stopped
+    from clusterspace.roots.controllers import serve_until_stopped
     from clusterspace.roots.processes import read_when_there
+    from clusterspace.roots.settings import ControllersSettings
 
     def read_hub() -> "ConnectionSettings":
         return component_settings("controllers", hub_kubeconfig)
@@ -206,9 +207,10 @@ def serve_agent(
     """
     from clusterspace.client.kubeconfig import in_cluster_settings
     from clusterspace.fleet.execution.prune import read_limits
-    from clusterspace.roots.agent import AgentSettings, Invitation, serve_until_stopped
+    from clusterspace.roots.agent import serve_until_stopped
     from clusterspace.roots.clients import hub_settings
     from clusterspace.roots.processes import read_when_there
+    from clusterspace.roots.settings import AgentSettings, Invitation
 
     async def work() -> None:
         cluster = member.settings("member") or in_cluster_settings(os.environ, cluster="member")

@@ -81,6 +81,14 @@ _ATTRIBUTES: Final = (
 Value = TypeVar("Value")
 
 
+# Answers of the hub are remembered for a few seconds, and forgotten at once when something that
+# they follow from has changed. A question may be under way just then, and its answer be of before:
+#
+#     ask(jane), at age 3 ─────────────────────────────> "allowed" arrives: age 4, not kept
+#                           roles change: forget, age 4
+#
+# So whoever asks takes the age along, and `put` keeps nothing that was asked at another. The answer
+# itself still counts for the one request that waited for it, which began before the change.
 class _Memory(Generic[Value]):
     """A cache of recent answers; the oldest goes when there are too many."""
 

@@ -146,6 +146,18 @@ class _Trouble:
     """When it was over. It is kept for a while: it may come back."""
 
 
+# A cluster goes silent, is looked at, and comes back; u and v are two users who list the fleet:
+#
+#     u lists      no answer in time: u's own trouble, for it may be u's list that takes so long
+#     v lists      the cluster is asked for v all the same
+#     look         /livez: no answer either. Now it is everybody's: nobody is kept waiting any more
+#     look         /livez answers: everybody's trouble is over, and u's if its pause is over, too
+#     u lists      late again, within two minutes: the same trouble is back, looked at half as often
+#
+# Requests note what they met, the one task of `look_after` looks, and neither waits for the other:
+# all state changes between two awaits. What a request notes while a look is under way is newer than
+# what the look finds, or older; both are taken as they come, because the next request or the next
+# look, a second later, sees what is true then. No more than that second is ever lost.
 class Troubles:
     """Clusters that could not be asked, or whose answers cost too much, and why."""
 
