@@ -59,14 +59,10 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
         election = LeaderElection(lease_member, candidacy, clock=clock, random=SystemRandom())
         member = connect(settings.member, clock, guard=election.fence(settings.member.cluster))
         stack.push_async_callback(member.connection.close)
-        renewal: RegistrationRenewal | None = None
         if settings.invitation is not None:
-            name, first = settings.invitation.cluster_name, settings.invitation.hub
-            read_hub = settings.invitation.read_hub or (lambda: first)
-            known_as = KubeconfigCredentials(read_hub, first, clock)
-            fence = election.fence(first.cluster)
-            hub = connect(first, clock, credentials=known_as, guard=fence)
-            reporting = connect(first, clock, credentials=known_as)
+            name, hub_settings = settings.invitation.cluster_name, settings.invitation.hub
+            read_hub = settings.invitation.read_hub or (lambda: hub_settings)
+            credentials = KubeconfigCredentials(read_hub, hub_settings, clock)
         else:
             registration = await answer_of(
                 lambda: _find_registration(member),
@@ -74,15 +70,12 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
                 "the cluster",
                 server=settings.member.server,
             )
-            name = registration.cluster_name
+            name, hub_settings = registration.cluster_name, registration.hub
             credentials = AgentCredentials(registration.authority, registration.keyed)
-            fence = election.fence(registration.hub.cluster)
-            hub = connect(registration.hub, clock, credentials=credentials, guard=fence)
-            reporting = connect(registration.hub, clock, credentials=credentials)
-            renewal = RegistrationRenewal(
-                member, hub, credentials, look_seconds=settings.registration_seconds
-            )
+        fence = election.fence(hub_settings.cluster)
+        hub = connect(hub_settings, clock, credentials=credentials, guard=fence)
         stack.push_async_callback(hub.connection.close)
+        reporting = connect(hub_settings, clock, credentials=credentials)
         stack.push_async_callback(reporting.connection.close)
 
         async def reach(_cluster: Object) -> ClusterClient:
@@ -91,12 +84,11 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
         async def work(epoch: int) -> None:
             server = hub.connection.settings.server
             _log.info("agent is working", cluster=name, hub=server, epoch=epoch)
-            random, caches = SystemRandom(), HubCaches(hub)
+            random, caches, limits = SystemRandom(), HubCaches(hub), settings.deletions
             events = EventRecorder(hub, component=_COMPONENT, clock=clock)
-            limits = settings.deletions
             execution = Execution(hub, caches, events, reach, agent_of=name, limits=limits)
-            reconcilers = (execution,)
-            await ControllerManager(caches, events, reconcilers, clock=clock, random=random).run()
+            manager = ControllerManager(caches, events, (execution,), clock=clock, random=random)
+            await manager.run()
 
         async def lead() -> None:
             while True:
@@ -109,8 +101,11 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
         # Beside the leading: one that waits for the lease notices, too, that it is not wanted.
         async with Supervisor(clock, report) as tasks:
             keep_all(tasks, {"lead": lead, **_reports(settings, reporting, name, member)})
-            # One that was invited stays: its member may be invited again.
-            await (renewal.run() if renewal is not None else asyncio.Event().wait())
+            if isinstance(credentials, AgentCredentials):
+                look_seconds = settings.registration_seconds
+                await RegistrationRenewal(member, hub, credentials, look_seconds=look_seconds).run()
+            else:  # one that was invited stays: its member may be invited again
+                await asyncio.Event().wait()
         _log.info("the registration is gone: the agent ends", cluster=name)
 
 
