@@ -17,12 +17,12 @@ services.py         Endpoints and EndpointSlices of Services, and slices of Endp
 volumes.py          claims and volumes, bound to each other
 disruption.py       how many pods may be evicted: PodDisruptionBudgets
 autoscaling.py      replicas by the made-up load of their pods
-node_lifecycle.py   nodes that fall silent or go, and what becomes of their pods
 controllers.py      the list of controllers, worked on one after the other
 scheduling.py       which node takes a pod, who leaves for it, and which pods are on which node
 containers.py       what runs in containers: files, environment, programs and their logs
 lifecycle.py        carries out what happens to pods next
-nodes.py            nodes with capacity, and the heartbeats that keep them there and alive
+nodes.py            nodes with capacity and the heartbeats that keep them alive; nodes that fall
+                    silent or go, and what becomes of their pods
 metrics_api.py      metrics.k8s.io: how busy nodes and pods are, made up but steady
 pod_subresources.py log, exec, attach and port-forward, each from its request to its end
 shell/              what exec runs: a tiny language on files that exist only in memory

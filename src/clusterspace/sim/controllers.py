@@ -13,7 +13,7 @@ from clusterspace.errors import AlreadyExists, ApiError, Conflict, NotFound
 from clusterspace.sim.api import Change, Key, Mirror, SimApi
 from clusterspace.sim.autoscaling import AutoscalerController
 from clusterspace.sim.disruption import DisruptionController
-from clusterspace.sim.node_lifecycle import NodeController, PodEvictions
+from clusterspace.sim.nodes import NodeController, PodEvictions
 from clusterspace.sim.plans import Plan
 from clusterspace.sim.services import (
     EndpointsController,
