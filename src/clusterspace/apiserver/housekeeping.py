@@ -246,6 +246,21 @@ class _Traits(msgspec.Struct):
 _traits: Final = msgspec.json.Decoder(_Traits)
 
 
+# A Deployment d with its ReplicaSet r and a pod p of that, d deleted in the foreground. Two tasks
+# share the work: `_follow` keeps the index and says what to look at, `_work` looks and writes, and
+# what it wrote comes back to `_follow` as events:
+#
+#     event            index             looked at, and what comes of it
+#     d is marked      d waits           d: r blocks it, and stays; r: its only owner waits, and p
+#                                        names r: r is deleted in the foreground, too
+#     r is marked      r waits           r: p blocks it; p: its only owner waits: p is deleted
+#     p is gone        p is forgotten    r, which waited for p: nobody blocks it, it is released
+#     r is gone        r is forgotten    d: released
+#
+# Every step follows from what is stored, so a hub that is killed anywhere in between finds the
+# rest: at its start everything that has owners, or waits, is looked at once. The index may be
+# behind the store, never ahead of it. What it lacks comes by an event, and what it has too much is
+# found to be otherwise by the live reads.
 class GarbageCollector:
     """Follows every object and deletes dependents whose owners are gone.
 
