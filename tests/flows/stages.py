@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -29,9 +29,7 @@ from clusterspace.kube.objects import (
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing import steps
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES
-from clusterspace.testing.hubs import (
-    find_real_kubernetes,
-)
+from clusterspace.testing.hubs import OURS, find_real_kubernetes
 from clusterspace.testing.stage import (
     Fleet,
     Side,
@@ -76,6 +74,7 @@ class Stage:
 
     fleet: Fleet
     members: dict[str, Side]
+    hub_kind: str = field(default=OURS, kw_only=True)
 
     @property
     def hub(self) -> ClusterClient:
@@ -137,11 +136,13 @@ def _member(kind: str, name: str, directory: Path, nodes: int) -> AbstractAsyncC
 
 
 @asynccontextmanager
-async def staged(kind: str, mode: str, directory: Path, *, nodes: int = 0) -> AsyncGenerator[Stage]:
+async def staged(
+    kind: str, mode: str, directory: Path, *, nodes: int = 0, hub_kind: str = OURS
+) -> AsyncGenerator[Stage]:
     """Run a hub that two members belong to, and all of its controllers."""
     async with AsyncExitStack() as stack:
         members = await stack.enter_async_context(running_members(kind, directory, nodes=nodes))
-        fleet = await stack.enter_async_context(running_fleet(directory))
+        fleet = await stack.enter_async_context(running_fleet(directory, hub_kind=hub_kind))
         await stack.enter_async_context(fleet.controllers())
         for name, member in members.items():
             if mode == PUSH or (mode == MIXED and name == MEMBERS[0]):
@@ -151,4 +152,4 @@ async def staged(kind: str, mode: str, directory: Path, *, nodes: int = 0) -> As
                 await stack.enter_async_context(running_agent(member))
         for name in members:
             await until_ready(fleet, name)
-        yield Stage(fleet, members)
+        yield Stage(fleet, members, hub_kind=hub_kind)

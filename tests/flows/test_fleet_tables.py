@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 from tests.component.gateway.fleet_site import Heard, Site, fleet_site, without_federation
 from tests.conformance.widgets import GROUP, widget, widget_definition
-from tests.flows.members import KINDS, running_member
+from tests.flows.members import KINDS, KUBERNETES, SIM, running_member
 
 from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.gateway.merge import versions
@@ -23,6 +23,7 @@ from clusterspace.fleet.gateway.routes import HUB
 from clusterspace.kube.objects import Object, find_at
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.builders import DEPLOYMENTS, deployment
+from clusterspace.testing.hubs import OURS
 from clusterspace.testing.stage import Side
 from clusterspace.testing.steps import until
 
@@ -45,15 +46,24 @@ class Tables:
     clusters: dict[str, Side]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=KINDS)
+STAGES = (
+    *((kind, OURS) for kind in KINDS),
+    pytest.param((SIM, KUBERNETES), marks=pytest.mark.slow),
+)
+"""What the member is, and what the hub is."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=STAGES, ids="-".join)
 async def tables(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncGenerator[Tables]:
-    directory = tmp_path_factory.mktemp("tables")
+    (kind, hub_kind), directory = request.param, tmp_path_factory.mktemp("tables")
     (directory / "foo").mkdir()
     async with AsyncExitStack() as stack:
-        member = await stack.enter_async_context(running_member(request.param, directory / "foo"))
-        site = await stack.enter_async_context(fleet_site(directory, members=("bar",)))
+        member = await stack.enter_async_context(running_member(kind, directory / "foo"))
+        site = await stack.enter_async_context(
+            fleet_site(directory, members=("bar",), hub_kind=hub_kind)
+        )
         await site.fleet.join("foo", member)
         await site.wait_for("foo")
         site.members["foo"] = member

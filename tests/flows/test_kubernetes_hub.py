@@ -7,32 +7,51 @@ import pytest
 import pytest_asyncio
 from tests.flows.stages import resource_path_of
 
+from clusterspace.apis.clusters import WORKS
 from clusterspace.apiserver.kubernetes_hub.promises import PROMISES, SHORTFALLS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import DeleteOptions
+from clusterspace.errors import CannotJoin, Forbidden
 from clusterspace.fleet.membership import manifests
 from clusterspace.kube.objects import Object, find_at, uid_of
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.hub_rules import examine_rules
 from clusterspace.roots.init import InitRequest, initialize
-from clusterspace.testing.builders import DEPLOYMENTS, deployment
+from clusterspace.roots.membership import register_cluster
+from clusterspace.roots.tokens import create_token, list_tokens
+from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, deployment
 from clusterspace.testing.hubs import KUBERNETES
-from clusterspace.testing.stage import Fleet, running_fleet, until_ready
+from clusterspace.testing.stage import (
+    Fleet,
+    as_agent,
+    register,
+    request_for,
+    running_agent,
+    running_fleet,
+    unregister,
+    until_ready,
+)
 from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 WEB = ResourcePath(DEPLOYMENTS, "default", "web")
 SELECTOR = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
-POLICY: Object = {
-    "apiVersion": "policy.karmada.io/v1alpha1",
-    "kind": "PropagationPolicy",
-    "metadata": {"name": "web", "namespace": "default"},
-    "spec": {
-        "resourceSelectors": [SELECTOR],
-        "placement": {"clusterAffinity": {"clusterNames": ["west"]}},
-    },
-}
+
+
+def policy_for(name: str, kind: str, api_version: str, cluster: str) -> Object:
+    return {
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "PropagationPolicy",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": api_version, "kind": kind, "name": name}],
+            "placement": {"clusterAffinity": {"clusterNames": [cluster]}},
+        },
+    }
+
+
+POLICY = policy_for("web", "Deployment", "apps/v1", "west")
 OVERRIDE: Object = {
     "apiVersion": "policy.karmada.io/v1alpha1",
     "kind": "OverridePolicy",
@@ -78,9 +97,79 @@ async def test_a_workload_goes_out_with_its_override_and_its_status_comes_back(
         return find_at(template, "status", "readyReplicas") == 2
 
     await until(is_told)
-    await fleet.unjoin("west", member=west.settings)
-    assert await hub.find(manifests.cluster_path("west")) is None
-    assert await west.client.find(WEB) is None
+
+
+@pytest.mark.slow
+async def test_a_cluster_leaves_and_takes_along_what_was_placed(fleet: Fleet) -> None:
+    south, hub = await fleet.add_kubernetes("south"), fleet.hub.client
+    await fleet.join("south", south)
+    await until_ready(fleet, "south")
+    api = ResourcePath(DEPLOYMENTS, "default", "api")
+    for each in (
+        deployment("api", replicas=1),
+        policy_for("api", "Deployment", "apps/v1", "south"),
+    ):
+        await hub.create(resource_path_of(each).collection, each)
+    await until(lambda: south.client.find(api))
+
+    await fleet.unjoin("south", member=south.settings)
+
+    assert await hub.find(manifests.cluster_path("south")) is None
+    assert await south.client.find(api) is None
+
+
+@pytest.mark.slow
+async def test_a_cluster_registers_itself_and_its_agent_works_with_its_own_rights_alone(
+    fleet: Fleet,
+) -> None:
+    east, hub = await fleet.add_sim("east", nodes=1), fleet.hub.client
+    await register(fleet, "east", east)
+    async with running_agent(east):
+        await until_ready(fleet, "east")
+        place = ResourcePath(CONFIG_MAPS, "default", "settings")
+        for each in (
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "settings", "namespace": "default"},
+            },
+            policy_for("settings", "ConfigMap", "v1", "east"),
+        ):
+            await hub.create(resource_path_of(each).collection, each)
+        await until(lambda: east.client.find(place))
+
+        async with as_agent(east) as agent:
+            with pytest.raises(Forbidden):
+                await agent.get(manifests.secret_path("west"))
+            with pytest.raises(Forbidden, match="clusters 'other' is not cluster 'east'"):
+                await agent.create(
+                    manifests.cluster_path("").collection, manifests.cluster("other", "id-other")
+                )
+            with pytest.raises(Forbidden):
+                await agent.list_objects(ResourcePath(WORKS, "default"))
+        await unregister(fleet, "east", east)
+    assert await hub.find(manifests.cluster_path("east")) is None
+    assert (
+        await hub.find(ResourcePath(manifests.CLUSTER_ROLES, name="clusterspace-agent-east"))
+        is None
+    )
+
+
+async def test_a_token_is_for_one_cluster_and_works_once(fleet: Fleet) -> None:
+    north = await fleet.add_sim("north")
+    token = await create_token("north", fleet.hub.settings)
+
+    with pytest.raises(CannotJoin, match="the common name is not system:karmada:agent:north"):
+        await register_cluster(
+            request_for(token, name="south"), north.settings, fleet.messages.append
+        )
+    await register_cluster(request_for(token), north.settings, fleet.messages.append)
+    (known,) = [
+        each for each in await list_tokens(fleet.hub.settings) if each.cluster_name == "north"
+    ]
+    assert known.state == "used"
+    with pytest.raises(CannotJoin, match="was used before, and works once"):
+        await register_cluster(request_for(token), north.settings, fleet.messages.append)
 
 
 async def test_doctor_says_which_rules_hold_and_which_cannot(fleet: Fleet) -> None:

@@ -13,6 +13,7 @@ from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.controller import CORDON
 from clusterspace.kube.objects import Object, annotations_of, find_at, labels_of, name_of
+from clusterspace.testing.hubs import KUBERNETES, OURS
 from clusterspace.testing.stage import Fleet, Side, running_fleet
 from clusterspace.testing.steps import until
 
@@ -21,18 +22,22 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 NAME = "member1"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(
+    scope="module",
+    loop_scope="module",
+    params=[OURS, pytest.param(KUBERNETES, marks=pytest.mark.slow)],
+)
 async def joined(
-    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncGenerator[tuple[Fleet, Side]]:
     """Run the fleet that most tests of this file look at, and change nothing in."""
-    async with joined_fleet(tmp_path_factory.mktemp("fleet")) as found:
+    async with joined_fleet(tmp_path_factory.mktemp("fleet"), request.param) as found:
         yield found
 
 
 @asynccontextmanager
-async def joined_fleet(directory: Path) -> AsyncGenerator[tuple[Fleet, Side]]:
-    async with running_fleet(directory) as fleet, fleet.controllers():
+async def joined_fleet(directory: Path, hub_kind: str = OURS) -> AsyncGenerator[tuple[Fleet, Side]]:
+    async with running_fleet(directory, hub_kind=hub_kind) as fleet, fleet.controllers():
         member = await fleet.add_member(NAME)
         await fleet.join(NAME, member)
 

@@ -7,6 +7,8 @@ import pytest_asyncio
 from tests.flows.scenes import Player
 from tests.flows.stages import KUBERNETES, MIXED, PULL, PUSH, SIM, Stage, staged
 
+from clusterspace.testing.hubs import OURS
+
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SCENES = {
@@ -19,26 +21,34 @@ SCENES = {
     "unschedulable_and_missing": 4,
 }
 """And how many objects each compares, at least."""
-STAGES = ((SIM, PUSH), (SIM, PULL), (KUBERNETES, MIXED))
+STAGES = (
+    (SIM, PUSH, OURS),
+    (SIM, PULL, OURS),
+    (KUBERNETES, MIXED, OURS),
+    pytest.param((SIM, PUSH, KUBERNETES), marks=pytest.mark.slow),
+    pytest.param((SIM, PULL, KUBERNETES), marks=pytest.mark.slow),
+)
+"""What members are, how they belong to the hub, and what that is."""
 
 
 @pytest.fixture(scope="module", params=STAGES, ids="-".join)
-def setting(request: pytest.FixtureRequest) -> tuple[str, str]:
+def setting(request: pytest.FixtureRequest) -> tuple[str, str, str]:
     return request.param
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stage(
-    setting: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
+    setting: tuple[str, str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Stage]:
     """All scenes play on one stage: what they leave does not meet."""
-    async with staged(*setting, tmp_path_factory.mktemp("stage")) as stage:
+    kind, mode, hub_kind = setting
+    async with staged(kind, mode, tmp_path_factory.mktemp("stage"), hub_kind=hub_kind) as stage:
         yield stage
 
 
 @pytest.mark.parametrize(("scene", "least"), SCENES.items(), ids=SCENES)
 async def test_a_scene_ends_as_recorded(
-    setting: tuple[str, str], stage: Stage, scene: str, least: int
+    setting: tuple[str, str, str], stage: Stage, scene: str, least: int
 ) -> None:
     player = Player(stage, setting[0])
 

@@ -15,6 +15,7 @@ from tests.corpus import load_scenario
 from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.membership import manifests
 from clusterspace.kube.objects import Object, find_at, labels_of, name_of
+from clusterspace.testing.hubs import KUBERNETES, OURS
 from clusterspace.testing.stage import (
     SOON_UNKNOWN,
     Fleet,
@@ -42,11 +43,18 @@ class Registered:
     while_ready: Object
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def registered(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Registered]:
+@pytest_asyncio.fixture(
+    scope="module",
+    loop_scope="module",
+    params=[OURS, pytest.param(KUBERNETES, marks=pytest.mark.slow)],
+)
+async def registered(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncGenerator[Registered]:
     """Run the fleet that all tests of this file look at; none of them changes anything."""
     directory = tmp_path_factory.mktemp("fleet")
-    async with running_fleet(directory) as fleet, fleet.controllers(monitor=SOON_UNKNOWN):
+    hub = running_fleet(directory, hub_kind=request.param)
+    async with hub as fleet, fleet.controllers(monitor=SOON_UNKNOWN):
         member = await fleet.add_member(NAME)
         await register(fleet, NAME, member)
 

@@ -23,6 +23,7 @@ KINDS: Final = {
     "clusterspace.fleet.execution.prune": "Cluster",
     "clusterspace.fleet.execution.report": "Work",
     "clusterspace.apiserver.identity.certificates": "CertificateSigningRequest",
+    "clusterspace.apiserver.kubernetes_hub.agents": "CertificateSigningRequest",
     "clusterspace.apiserver.flow_control": "FlowSchema",
     "clusterspace.apiserver.health": "ComponentStatus",
     "clusterspace.apiserver.housekeeping": "Namespace",

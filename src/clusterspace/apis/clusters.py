@@ -36,6 +36,9 @@ CLUSTER_NAMESPACE: Final = "karmada-cluster"
 SYSTEM_NAMESPACE: Final = "karmada-system"
 """Where Karmada's controllers elect their leaders on the hub, and agents live on members."""
 
+PARTS_NAMESPACE: Final = "clusterspace-system"
+"""Where the accounts of our parts are, on a hub that is a kube-apiserver."""
+
 EXECUTION_PREFIX: Final = "karmada-es-"
 FINALIZER: Final = "karmada.io/cluster-controller"
 WORK_FINALIZER: Final = "karmada.io/execution-controller"

@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from clusterspace.apis import member_clusters, stamps
-from clusterspace.apis.clusters import CLUSTER_NAMESPACE, EXECUTION_PREFIX, SYSTEM_NAMESPACE
+from clusterspace.apis.clusters import (
+    CLUSTER_NAMESPACE,
+    EXECUTION_PREFIX,
+    PARTS_NAMESPACE,
+    SYSTEM_NAMESPACE,
+)
 from clusterspace.apis.kinds import SECRET, kind_of
 from clusterspace.apis.stamps import binding_name
 from clusterspace.kube.conditions import TRUE, find_condition
@@ -290,7 +295,9 @@ def identifier_of(manifest: Object, ordinal: int) -> Object:
 
 NAMESPACE: Final = GroupKind("", "Namespace")
 
-_OWN_NAMESPACES: Final = frozenset({SYSTEM_NAMESPACE, CLUSTER_NAMESPACE, "fleet-system"})
+_OWN_NAMESPACES: Final = frozenset(
+    {SYSTEM_NAMESPACE, CLUSTER_NAMESPACE, PARTS_NAMESPACE, "fleet-system"}
+)
 _OWN_PREFIXES: Final = (EXECUTION_PREFIX, "kube-", member_clusters.NAMESPACE_PREFIX)
 
 _CREDENTIALS: Final = frozenset(

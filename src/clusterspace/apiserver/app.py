@@ -32,6 +32,7 @@ from clusterspace.apiserver.verbs.subresources import (
 from clusterspace.apiserver.verbs.watch import watch
 from clusterspace.apiserver.verbs.write import create, delete, delete_collection, patch, update
 from clusterspace.apiserver.writing import fenced
+from clusterspace.client.discovery import OWN_BUILD
 from clusterspace.kube import statuses
 from clusterspace.kube.protobuf.messages import find_kind
 from clusterspace.kube.resources import GroupVersion
@@ -271,7 +272,7 @@ def version_document() -> dict[str, str]:
     return {
         "major": major,
         "minor": minor,
-        "gitVersion": f"v{major}.{minor}.0+clusterspace.{__version__}",
+        "gitVersion": f"v{major}.{minor}.0{OWN_BUILD}{__version__}",
         "gitCommit": "",
         "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z",

@@ -26,6 +26,9 @@ from clusterspace.kube.resources import (
     parse_api_version,
 )
 
+OWN_BUILD: Final = "+clusterspace."
+"""What the version of an API server of ours has in it."""
+
 FRESH_SECONDS: Final = 60.0
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _ACCEPT: Final = (("Accept", f"{_AGGREGATED},application/json"),)
@@ -54,6 +57,19 @@ class ServedResources:
     def find_kind(self, kind: GroupVersionKind) -> ResourceInfo | None:
         """Return a resource by the name its objects use, or None."""
         return next((each for each in self.resources if each.group_version_kind == kind), None)
+
+
+async def is_own_server(connection: Connection) -> bool:
+    """Whether an API server is one of ours, which knows more than Kubernetes' own; anybody may ask.
+
+    What is no JSON, or says nothing of its version, is none of ours.
+    """
+    answer = await connection.ask(ApiRequest("GET", "/version"))
+    try:
+        said = msgspec.json.decode(answer.body, type=dict[str, Any])
+    except UNREADABLE:
+        return False
+    return OWN_BUILD in str(said.get("gitVersion") or "")
 
 
 class Discovery:

@@ -2,15 +2,14 @@
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import Any, Final, cast
-
-import msgspec
+from typing import Final, cast
 
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.apiserver.kubernetes_hub import manifests
 from clusterspace.apiserver.kubernetes_hub.manifests import WebhookAddress
 from clusterspace.apiserver.kubernetes_hub.promises import PROMISES, SHORTFALLS
-from clusterspace.client.requests import ApiRequest, ResourcePath
+from clusterspace.client.discovery import is_own_server
+from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, WriteOptions
 from clusterspace.errors import AlreadyExists, ApiError, Forbidden, Invalid
 from clusterspace.kube.objects import Object, name_of
@@ -37,9 +36,7 @@ class RuleReport:
 
 async def examine_rules(hub: ClusterClient) -> AsyncGenerator[RuleReport]:
     """Say of each rule whether it holds; our own hub has them built in, and nothing is said."""
-    answer = await hub.connection.ask(ApiRequest("GET", "/version"))
-    said = msgspec.json.decode(answer.body, type=dict[str, Any])
-    if "+clusterspace" in str(said.get("gitVersion")):
+    if await is_own_server(hub.connection):
         return
     try:
         policies = await _policies_that_hold(hub)

@@ -26,6 +26,7 @@ from clusterspace.apiserver.kubernetes_hub.adoption import (
     unknown_versions,
 )
 from clusterspace.apiserver.kubernetes_hub.manifests import ACCOUNTS, NAMESPACE, WebhookAddress
+from clusterspace.client.discovery import OWN_BUILD
 from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.resources import ClusterClient, DeleteOptions, WriteOptions
 from clusterspace.client.settings import AuthInfo, ConnectionSettings
@@ -60,6 +61,7 @@ _PLURALS: Final = {
     "CustomResourceDefinition": "customresourcedefinitions",
     "Namespace": "namespaces",
     "ServiceAccount": "serviceaccounts",
+    "ConfigMap": "configmaps",
     "Secret": "secrets",
     "Role": "roles",
     "ClusterRole": "clusterroles",
@@ -159,7 +161,7 @@ async def plan_installation(hub: ClusterClient, clock: Clock, *, webhook_url: st
     bundle = b64decode(str(find_at(secret, "data", "ca.crt")))
     # Who runs this again to bring things up to date need not know where the webhook is.
     address = WebhookAddress(webhook_url or await _present_url(hub), bundle)
-    namespaces, *rest = _by_kind(manifests.hub_objects(address))
+    namespaces, *rest = _by_kind((*manifests.hub_objects(address), *await _cluster_info(hub)))
     # The authority before what trusts it, and behind the namespace that it is in.
     desired = (*namespaces, secret, *(each for kind in rest for each in kind))
     refusals: list[str] = []
@@ -235,7 +237,7 @@ async def _read_version(hub: ClusterClient) -> str:
     answer = await hub.connection.ask(ApiRequest("GET", "/version"))
     said = msgspec.json.decode(answer.body, type=dict[str, Any])
     version = str(said.get("gitVersion") or "")
-    if "+clusterspace" in version:
+    if OWN_BUILD in version:
         why = "it is Clusterspace's own hub, which has all of this built in"
         raise CannotInstall(hub.connection.settings.server, why)
     minor = "".join(filter(str.isdigit, str(said.get("minor") or "")))
@@ -246,6 +248,21 @@ async def _read_version(hub: ClusterClient) -> str:
         )
         raise CannotInstall(hub.connection.settings.server, why)
     return version
+
+
+async def _cluster_info(hub: ClusterClient) -> tuple[Object, ...]:
+    """Return what tells newcomers where the hub is; nothing where kubeadm or the like has done it.
+
+    Without an authority in the administrator's kubeconfig there is nothing that could be told.
+    """
+    settings = hub.connection.settings
+    authority = read_pem(settings.trust.authority)
+    content = kubeconfig_of({"": settings.server}, authority, AuthInfo()).decode()
+    wanted = manifests.cluster_info(content)
+    existing = await hub.find(place_of(wanted[0]))
+    if not authority or (existing is not None and not _is_ours(existing)):
+        return ()
+    return wanted
 
 
 async def _present_url(hub: ClusterClient) -> str:
@@ -319,6 +336,7 @@ async def plan_removal(hub: ClusterClient) -> Plan:
     """Return what `--uninstall` takes away: what `init` made, and nothing that holds objects."""
     wanted = (
         manifests.authority_secret(b"", b"", b""),
+        *manifests.cluster_info(""),
         *manifests.hub_objects(WebhookAddress()),
     )
     steps: list[Step] = []

@@ -38,7 +38,7 @@ from clusterspace.fleet.membership.pull_join import PullJoin, RegisterRequest
 from clusterspace.fleet.membership.push_join import JoinRequest, PushJoin, steps_of
 from clusterspace.kube.objects import name_of
 from clusterspace.roots.clients import command_rules, open_client, read_pem
-from clusterspace.roots.tokens import authority_pins
+from clusterspace.roots.tokens import authority_pins, forget_agent
 
 Progress: TypeAlias = Callable[[str], object]
 """Called with a sentence about what was done, or is about to be."""
@@ -265,6 +265,7 @@ async def unregister_cluster(
             # A crash right here leaves an agent whose registration is gone on the hub;
             # unregistering again finds the cluster unknown, and takes it down.
             await remove_from_member()
+        await forget_agent(name, hub_client)
     progress(f"cluster {name} is unregistered")
 
 

@@ -1,6 +1,7 @@
 """The webhook as a process: the rules of our hub, for a kube-apiserver that is the hub.
 
-Any number of these may run. Its certificate comes from the authority that `init` put into a Secret
+It also approves the certificates of agents, which our own hub signs itself. Any number of these may
+run. Its certificate comes from the authority that `init` put into a Secret
 on the hub; it is made when the process starts, and again in time or when the authority changed.
 """
 
@@ -12,6 +13,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import SystemRandom
 from typing import Final, cast
 from urllib.parse import urlsplit
 
@@ -25,6 +27,7 @@ from clusterspace.apiserver.http.listener import HttpServer, reload_certificate,
 from clusterspace.apiserver.http.messages import Request, Response
 from clusterspace.apiserver.identity.authority import Authority, KeyPair, needs_renewal
 from clusterspace.apiserver.kubernetes_hub import manifests
+from clusterspace.apiserver.kubernetes_hub.agents import AgentApprovals, forget_notes
 from clusterspace.apiserver.kubernetes_hub.manifests import WebhookAddress
 from clusterspace.apiserver.kubernetes_hub.reading import ServedKinds, build_state
 from clusterspace.apiserver.kubernetes_hub.reviews import answer_review
@@ -34,6 +37,9 @@ from clusterspace.client.endpoints import Network
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings, KubeconfigCredentials
+from clusterspace.controllers.controller import ControllerManager
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.informers import HubCaches
 from clusterspace.errors import ApiError, ClusterError
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object, find_at
@@ -53,6 +59,7 @@ _SECONDS: Final = 9.0
 """The API server waits for ten: then it says itself that nobody answered."""
 
 _LOOK_SECONDS: Final = 60.0
+_FORGET_SECONDS: Final = 3600.0
 _DRAIN_SECONDS: Final = 5.0
 _JSON: Final = (("Content-Type", "application/json"),)
 
@@ -165,17 +172,23 @@ async def running_webhook(settings: WebhookSettings) -> AsyncGenerator[RunningWe
             while True:
                 try:
                     await forget_claims(hub, clock.now())
+                    await forget_notes(hub, clock.now())
                 except (ApiError, ClusterError) as error:
-                    _log.warning("old claims not removed", reason=str(error))
-                await clock.sleep(3600.0)
+                    _log.warning("old claims and notes not removed", reason=str(error))
+                await clock.sleep(_FORGET_SECONDS)
 
+        caches = HubCaches(hub)
+        events = EventRecorder(hub, component="clusterspace-webhook", clock=clock)
+        approvals = (AgentApprovals(hub, caches),)
+        manager = ControllerManager(caches, events, approvals, clock=clock, random=SystemRandom())
         tasks = await stack.enter_async_context(Supervisor(clock, report))
         keep_all(
             tasks,
             {
                 "served kinds": kinds.run,
                 "certificate": lambda: tls.follow(context),
-                "old claims": forget,
+                "old claims and notes": forget,
+                **manager.tasks(),
                 **process_tasks(clock),
             },
         )

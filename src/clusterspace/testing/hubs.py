@@ -42,6 +42,15 @@ _HUB_CONTROLLERS: Final = (
 )
 """What runs beside a hub: no workloads, for they are templates there."""
 
+_ABOUT_PODS: Final = (
+    "DefaultTolerationSeconds",
+    "Priority",
+    "RuntimeClass",
+    "ServiceAccount",
+    "StorageObjectInUseProtection",
+)
+"""What a hub does not ask of pods: they are templates, and run where their accounts are."""
+
 _SIGNING: Final = (
     ("cert", "crt"),
     ("key", "key"),
@@ -182,12 +191,18 @@ async def kubernetes_hub_for_test(
     kube-apiserver reads it.
     """
     now = SystemClock().now()
-    write_pair(Authority.create("clients", now).pair, directory / "ca.crt", directory / "ca.key")
+    authority = Authority.create("kubernetes", now)
+    write_pair(authority.pair, directory / "ca.crt", directory / "ca.key")
+    shown = directory / "server.crt", directory / "server.key"
+    write_pair(authority.issue_server(("127.0.0.1", "localhost"), now), *shown)
     real = real_server_for_test(
         directory,
         f"--client-ca-file={directory / 'ca.crt'}",
+        f"--tls-cert-file={shown[0]}",
+        f"--tls-private-key-file={shown[1]}",
         "--enable-bootstrap-token-auth",
         name="hub",
+        without=",".join(_ABOUT_PODS),
         tokens=tokens,
     )
     signing = [f"--cluster-signing-{each}-file={directory}/ca.{end}" for each, end in _SIGNING]
@@ -195,7 +210,7 @@ async def kubernetes_hub_for_test(
         real as server,
         real_controllers_for_test(server, directory, *_HUB_CONTROLLERS, flags=signing),
     ):
-        trust = Trust(Pem(file=directory / "certificates" / "apiserver.crt"))
+        trust = Trust(Pem(file=directory / "ca.crt"))
         settings = replace(server.settings, trust=trust)
         port = free_port()
         asked = InitRequest(f"https://127.0.0.1:{port}", kubeconfigs=directory)

@@ -34,7 +34,7 @@ from clusterspace.roots.settings import FleetSettings
 from clusterspace.testing import stage
 from clusterspace.testing.certificates import loopback_tls
 from clusterspace.testing.hostile import KINDS, hostile_member
-from clusterspace.testing.hubs import MASTERS_TRAVEL, part_of_hub
+from clusterspace.testing.hubs import MASTERS_TRAVEL, OURS, part_of_hub
 from clusterspace.testing.stage import Fleet, Side
 from clusterspace.testing.steps import until
 
@@ -184,10 +184,11 @@ async def fleet_site(
     request_seconds: float = 55.0,
     identities: MemberIdentities = MASTERS_TRAVEL,
     limits: FleetLimits | None = None,
+    hub_kind: str = OURS,
 ) -> AsyncGenerator[Site]:
     """Run a hub with members that have joined, and the fleet API server in front."""
     async with AsyncExitStack() as stack:
-        fleet = await running_hub_of_fleet(directory, stack, identities)
+        fleet = await running_hub_of_fleet(directory, stack, identities, hub_kind)
         sides: dict[str, Side] = {}
         for name in members:
             sides[name] = await fleet.add_member(name)
@@ -254,10 +255,10 @@ async def another_view(
 
 
 async def running_hub_of_fleet(
-    directory: Path, stack: AsyncExitStack, identities: MemberIdentities
+    directory: Path, stack: AsyncExitStack, identities: MemberIdentities, hub_kind: str = OURS
 ) -> Fleet:
     """Run a hub with the users above until the stack ends."""
-    hub = stage.running_fleet(directory, tokens=TOKENS, identities=identities)
+    hub = stage.running_fleet(directory, tokens=TOKENS, identities=identities, hub_kind=hub_kind)
     return await stack.enter_async_context(hub)
 
 

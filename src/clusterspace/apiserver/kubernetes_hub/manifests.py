@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from clusterspace.apis.clusters import CLUSTER_NAMESPACE
+from clusterspace.apis.clusters import CLUSTER_NAMESPACE, PARTS_NAMESPACE
 from clusterspace.apis.identities import (
     AGENT_USER_PREFIX,
     AGENTS,
@@ -32,7 +32,7 @@ from clusterspace.apiserver.access.default_roles import COMPONENT_ROLES
 from clusterspace.apiserver.access.rbac import EVERYTHING, RBAC_GROUP, Rule
 from clusterspace.kube.objects import Object
 
-NAMESPACE: Final = "clusterspace-system"
+NAMESPACE: Final = PARTS_NAMESPACE
 """Where the accounts of the parts are, and the authority of the webhook."""
 
 NAME: Final = "clusterspace"
@@ -168,6 +168,15 @@ def _roles() -> list[Object]:
             ("roles", "clusterroles", "rolebindings", "clusterrolebindings"),
         ),
         Rule(("create",), ("authorization.k8s.io",), ("subjectaccessreviews",)),
+        # Agents ask for certificates; kube-controller-manager signs what is approved.
+        Rule(_READ, ("certificates.k8s.io",), ("certificatesigningrequests",)),
+        Rule(("update",), ("certificates.k8s.io",), ("certificatesigningrequests/approval",)),
+        Rule(
+            ("approve",),
+            ("certificates.k8s.io",),
+            ("signers",),
+            ("kubernetes.io/kube-apiserver-client",),
+        ),
         Rule(
             ("get",),
             ("admissionregistration.k8s.io",),
@@ -196,6 +205,7 @@ def _roles() -> list[Object]:
             "webhook",
             (
                 Rule(("get",), ("",), ("secrets",), (AUTHORITY_SECRET,)),
+                Rule(("get", "list", "update", "delete"), ("",), ("configmaps",)),
                 Rule(
                     ("get", "list", "create", "update", "delete"),
                     ("coordination.k8s.io",),
@@ -327,6 +337,26 @@ def webhook_configuration(address: WebhookAddress) -> Object:
                 not_leases,
             ),
         ],
+    )
+
+
+def cluster_info(kubeconfig: str) -> tuple[Object, ...]:
+    """Return where the hub is and by whose certificates it is known, for everybody to read.
+
+    A cluster that registers looks here first, as one that joins a kubeadm cluster does; it believes
+    what the fingerprint it was given vouches for.
+    """
+    name, namespace = "clusterspace-cluster-info", "kube-public"
+    readable = Rule(("get",), ("",), ("configmaps",), ("cluster-info",)).as_object()
+    groups = [
+        {"kind": "Group", "apiGroup": RBAC_GROUP, "name": group}
+        for group in ("system:unauthenticated", "system:authenticated")
+    ]
+    role = {"apiGroup": RBAC_GROUP, "kind": "Role", "name": name}
+    return (
+        _object("v1", "ConfigMap", "cluster-info", namespace, data={"kubeconfig": kubeconfig}),
+        _object(_RBAC, "Role", name, namespace, rules=[readable]),
+        _object(_RBAC, "RoleBinding", name, namespace, subjects=groups, roleRef=role),
     )
 
 

@@ -106,6 +106,16 @@ SHORTFALLS: Final = (
         "grant `impersonate` by name",
     ),
     Shortfall(
+        "agents that left",
+        "their certificates count until they end, a day at most: `clusterspace unregister` takes "
+        "their roles away, to delete the Cluster alone does not",
+    ),
+    Shortfall(
+        "tokens",
+        "a bootstrap token is kept as it is and logs in until it ends, though it is signed for "
+        "once: an hour unless `--ttl` says otherwise",
+    ),
+    Shortfall(
         "clusters/proxy",
         "the API server has no such path: members are reached at the fleet address, and the right "
         "`clusters/proxy` says who may",
@@ -119,6 +129,12 @@ SHORTFALLS: Final = (
         "rights in Works",
         "only rights that roles give are known when a Work carries roles: those of another "
         "authorizer do not count",
+    ),
+    Shortfall(
+        "pods are templates",
+        "the API server completes and refuses pods as if they ran there: switch off its plug-ins "
+        "ServiceAccount, Priority, RuntimeClass, DefaultTolerationSeconds and "
+        "StorageObjectInUseProtection, as far as it runs no pods of its own",
     ),
     Shortfall(
         "extension servers",

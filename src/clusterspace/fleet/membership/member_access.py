@@ -31,7 +31,7 @@ from clusterspace.apis.clusters import (
 )
 from clusterspace.apis.crds import definition
 from clusterspace.client.requests import ResourcePath
-from clusterspace.client.resources import Client, DeleteOptions, Reader
+from clusterspace.client.resources import Client, ClusterClient, DeleteOptions, Reader
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.commit import commit
 from clusterspace.errors import (
@@ -239,7 +239,7 @@ _PROVE_SECONDS: Final = 10.0
 Progress: TypeAlias = Callable[[str], object]
 """Called with each step in a sentence, as it begins."""
 
-Open: TypeAlias = Callable[[ConnectionSettings], AbstractAsyncContextManager[Client]]
+Open: TypeAlias = Callable[[ConnectionSettings], AbstractAsyncContextManager[ClusterClient]]
 """Opens a client for as long as a block lasts."""
 
 _Value = TypeVar("_Value")

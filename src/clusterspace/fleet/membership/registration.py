@@ -24,6 +24,7 @@ from cryptography.x509.oid import NameOID
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import cluster_name_causes
 from clusterspace.apis.identities import AGENT_SIGNER, AGENT_USER_PREFIX, AGENTS, NOT_A_CLUSTER
+from clusterspace.client.discovery import is_own_server
 from clusterspace.client.kubeconfig import parse_kubeconfig
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, ClusterClient
@@ -52,6 +53,10 @@ SIGN_SECONDS: Final = 30.0
 
 LONGEST_NAME: Final = 64 - len(AGENT_USER_PREFIX)
 """X.509 allows a common name 64 characters (RFC 5280, ub-common-name); a cluster gets the rest."""
+
+_KUBERNETES_SIGNER: Final = "kubernetes.io/kube-apiserver-client"
+_CERTIFICATE_SECONDS: Final = 24 * 3600
+"""What our own hub gives an agent at most, and what any other is asked for."""
 
 _POLL_SECONDS: Final = 0.2
 _LIFE_USED: Final = 0.5
@@ -126,7 +131,9 @@ def request_name(cluster_name: str, random: Random) -> str:
     return f"{cluster_name}-{''.join(random.choices(_SUFFIX_LETTERS, k=_SUFFIX_LENGTH))}"
 
 
-def request_object(name: str, cluster_name: str, key: ec.EllipticCurvePrivateKey) -> Object:
+def request_object(
+    name: str, cluster_name: str, key: ec.EllipticCurvePrivateKey, signer: str = AGENT_SIGNER
+) -> Object:
     """Return the request for a certificate of a cluster's agent."""
     subject = x509.Name(
         [
@@ -141,20 +148,23 @@ def request_object(name: str, cluster_name: str, key: ec.EllipticCurvePrivateKey
         "kind": "CertificateSigningRequest",
         "metadata": {"name": name},
         "spec": {
-            "signerName": AGENT_SIGNER,
+            "signerName": signer,
             "request": b64encode(pem).decode(),
             "usages": ["client auth", "digital signature"],
+            "expirationSeconds": _CERTIFICATE_SECONDS,
         },
     }
 
 
 async def obtain_certificate(
-    hub: Client, cluster_name: str, *, clock: Clock, random: Random
+    hub: ClusterClient, cluster_name: str, *, clock: Clock, random: Random
 ) -> KeyedCertificate:
     """Return a new certificate for a new key; CannotJoin when the hub gives none."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = request_name(cluster_name, random)
-    await hub.create(ResourcePath(REQUESTS), request_object(name, cluster_name, key))
+    # A kube-apiserver that is the hub has no signer of ours; its own signs for whom we approve.
+    signer = AGENT_SIGNER if await is_own_server(hub.connection) else _KUBERNETES_SIGNER
+    await hub.create(ResourcePath(REQUESTS), request_object(name, cluster_name, key, signer))
     try:
         async with asyncio.timeout(SIGN_SECONDS):
             while True:
