@@ -24,6 +24,7 @@ from tests.component.deployed_parts import (
 
 from clusterspace import __version__
 from clusterspace.apis.identities import COMPONENTS
+from clusterspace.apiserver.kubernetes_hub.manifests import ACCOUNTS
 from clusterspace.cli.main import main
 from clusterspace.client.discovery import Discovery
 from clusterspace.client.requests import ResourcePath
@@ -108,7 +109,7 @@ def test_containers_run_commands_that_exist() -> None:
         for container in containers()
     }
 
-    assert names == {"hub", "fleet", "controllers", "agent"}
+    assert names == {"hub", "fleet", "controllers", "agent", "webhook"}
 
 
 def test_containers_have_no_rights_on_their_machine() -> None:
@@ -124,6 +125,12 @@ def test_the_variables_of_our_own_service_are_not_taken_for_settings() -> None:
     (pod,) = pods_of(DEPLOY / "kubernetes" / "clusterspace.yaml")
 
     assert pod["enableServiceLinks"] is False
+
+
+def test_parts_beside_a_kube_apiserver_have_the_accounts_that_init_makes() -> None:
+    pods = pods_of(DEPLOY / "kubernetes" / "kubernetes-hub.yaml")
+
+    assert {pod["serviceAccountName"] for pod in pods} == set(ACCOUNTS.values())
 
 
 def test_every_image_is_of_this_version() -> None:

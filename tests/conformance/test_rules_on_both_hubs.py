@@ -15,19 +15,27 @@ import pytest
 import pytest_asyncio
 from tests.flows.stages import resource_path_of
 
+from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.clusters import CLUSTERS, WORKS
 from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.apis.works import RESOURCE_BINDINGS
+from clusterspace.apiserver.conversion import Webhooks
+from clusterspace.apiserver.http.users import User
+from clusterspace.apiserver.kubernetes_hub.reading import ServedKinds, build_state
+from clusterspace.apiserver.kubernetes_hub.rules import ClaimedClusterRules
+from clusterspace.apiserver.state import Admission
+from clusterspace.client.endpoints import AddressRules
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, DeleteOptions, PatchType, WriteOptions
 from clusterspace.client.settings import AuthInfo
-from clusterspace.errors import ApiError
+from clusterspace.errors import ApiError, Invalid
 from clusterspace.fleet.membership import manifests
 from clusterspace.kube.objects import Object, annotations_of, find_at, uid_of, with_value
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES
 from clusterspace.testing.hubs import KUBERNETES, OURS, client_for_test, part_of_hub
 from clusterspace.testing.stage import Fleet, running_fleet
+from clusterspace.testing.steps import stop
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 
@@ -500,3 +508,33 @@ async def test_a_secret_is_tied_to_where_its_cluster_is(hubs: dict[str, Hub]) ->
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
         stored = await hub.admin.create(place.collection, secret)
         assert "clusterspace.io/used-with" in annotations_of(stored)
+
+
+async def test_two_webhooks_do_not_both_admit_one_id(
+    hubs: dict[str, Hub],
+) -> None:
+    """The second looks at the Lease of the first, waits, and sees what was stored meanwhile."""
+    hub = hubs[KUBERNETES]
+    settings = part_of_hub(hub.fleet.directory / "hub", "webhook")
+    clock, rules = SystemClock(), AddressRules()
+    async with client_for_test(settings) as client:
+        kinds = ServedKinds(client, Webhooks(rules, clock))
+        following = asyncio.create_task(kinds.run())
+        try:
+            await kinds.wait_synced()
+            kinds.current()
+            state = build_state(client, kinds, clock, Webhooks(rules, clock), lambda _: ())
+            served = state.catalog.get_storage(CLUSTERS.group, CLUSTERS.resource)
+            admin = User("admin", ("system:masters",))
+            first, second = (ClaimedClusterRules(client, rules, clock) for _ in range(2))
+
+            await first.admit(state, Admission(served, admin, cluster("one", "id-11")))
+            asked = asyncio.create_task(
+                second.admit(state, Admission(served, admin, cluster("two", "id-11")))
+            )
+            # Through the webhook that runs, which finds the claim to be this name's own.
+            await hub.admin.create(ResourcePath(CLUSTERS), cluster("one", "id-11"))
+            with pytest.raises(Invalid, match="cluster one has this ID"):
+                await asked
+        finally:
+            await stop(following)
