@@ -14,9 +14,7 @@ from clusterspace.aio.tasks import Tasks
 from clusterspace.apiserver.flow_control import FlowControlObjects, default_objects
 from clusterspace.apiserver.http.chain import InFlightLimits, Step
 from clusterspace.apiserver.http.fairness.controller import FlowController
-from clusterspace.apiserver.http.fairness.step import PriorityAndFairness
-from clusterspace.apiserver.http.fairness.widths import CountObjects
-from clusterspace.apiserver.http.request_info import RequestInfo
+from clusterspace.apiserver.http.fairness.step import CountObjects, PriorityAndFairness
 from clusterspace.builtins.flow_control import (
     GROUP,
     LEVELS,
@@ -109,11 +107,6 @@ class FollowedObjects:
             self._controller.configure(self._schemas.cache.objects(), self._levels.cache.objects())
             self._has_changed.clear()
             await self._has_changed.wait()
-
-
-async def count_nothing(_info: RequestInfo) -> int | None:
-    """Return None: what members have stored is not known here."""
-    return None
 
 
 def flow_tasks(objects: FlowControlObjects, controller: FlowController | None) -> Tasks:

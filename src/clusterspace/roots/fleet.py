@@ -11,6 +11,7 @@ import structlog
 
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor, keep_all, report
+from clusterspace.apiserver.http.fairness.step import count_nothing
 from clusterspace.client.requests import AnswerMemory
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import AuthInfo, KubeconfigCredentials
@@ -34,7 +35,6 @@ from clusterspace.roots.clients import LIMITS, connect, member_rules, open_conne
 from clusterspace.roots.fairness import (
     FollowedObjects,
     build_controller,
-    count_nothing,
     limits_of,
 )
 from clusterspace.roots.installation import Installation, server_url, write_private

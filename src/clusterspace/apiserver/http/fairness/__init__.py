@@ -3,12 +3,12 @@
     request ──> FlowSchema ──> priority level ──> queue of its flow ──> seats ──> turn of the loop
 
 flow_schemas.py  the two kinds of objects, read; which schema a request matches, whose flow it is
-widths.py        how many seats a request takes: lists by what is stored, writes by who watches
 fair_queues.py   one priority level: seats, queues by shuffle sharding, who is next
 turns.py         how much begins in one turn of the event loop, shared between levels
-borrowing.py     seats that levels lend each other, by what they have lately had use for
-controller.py    FlowController: levels made of objects, flows found again, limits adjusted
-step.py          PriorityAndFairness, the step of the chain; 429 with a time to come back
+controller.py    FlowController: levels made of objects, flows found again, limits adjusted: seats
+                 that levels lend each other, by what they have lately had use for
+step.py          PriorityAndFairness, the step of the chain; 429 with a time to come back; how many
+                 seats a request takes: lists by what is stored, writes by who watches
 dumps.py         `/debug/api_priority_and_fairness/`: levels, queues and requests as text
 
 Seats are Kubernetes': they say how many requests are on their way. An event loop works on one at a

@@ -7,23 +7,17 @@ there is; from then on it costs whoever writes.
 """
 
 import asyncio
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeAlias
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apiserver.http.chain import REQUEST_SECONDS, is_long_running
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler, headers_for
 from clusterspace.apiserver.http.fairness.controller import FlowController, Measured, Route
 from clusterspace.apiserver.http.fairness.fair_queues import ONE_SEAT, Ticket, Width
-from clusterspace.apiserver.http.fairness.widths import (
-    CountObjects,
-    Watches,
-    is_from_start,
-    list_width,
-    write_width,
-)
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.errors import MalformedDuration
@@ -47,6 +41,10 @@ LONG_RUNNING_PER_USER: Final = 2500
 """Watches and streams that one user may have open: a quarter of a server's connections."""
 
 _WRITES: Final = frozenset({"create", "update", "patch", "delete"})
+
+
+CountObjects: TypeAlias = Callable[[RequestInfo], Awaitable[int | None]]
+"""Returns how many objects there are of what a request lists; None when that is not known."""
 
 
 class PriorityAndFairness:
@@ -239,3 +237,90 @@ def _waits_for(info: RequestInfo) -> float:
         with suppress(MalformedDuration):  # `deadlines` has refused it
             seconds = min(seconds_of(asked) or seconds, seconds)
     return max(seconds, 0.0) / _WAIT_PART
+
+
+# -- how many seats a request takes ----------------------------------------------------------------
+#
+#     list, watch from the start   a seat for each 100 objects that are read for it
+#     a write                      a seat, and when many watch, some more while they are told
+#     everything else              a seat
+#
+# Kubernetes' rules, but for what telling a watcher costs: there 5 ms of a seat for each ten, here
+# 0.25 ms, which is what it takes. One of many levels must not be filled by one request, so a
+# request has at most 10 seats, and at most what fits into a level several times over.
+
+OBJECTS_PER_SEAT: Final = 100
+WATCHES_PER_SEAT: Final = 10
+_EVENT_SECONDS: Final = 0.00025
+"""For ten watchers, one seat, while an event is written to them."""
+
+
+async def count_nothing(_info: RequestInfo) -> int | None:
+    """Return None: what members have stored is not known at a gateway."""
+    return None
+
+
+class Watches:
+    """Who watches what: how many hear of a write."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str, str, str]] = Counter()
+
+    def add(self, info: RequestInfo) -> tuple[str, str, str, str]:
+        """Count a watch; `remove` it by what this returns."""
+        key = (info.group, info.resource, info.namespace, info.name)
+        self._counts[key] += 1
+        return key
+
+    def remove(self, key: tuple[str, str, str, str]) -> None:
+        """Count one less."""
+        self._counts[key] -= 1
+        if not self._counts[key]:
+            del self._counts[key]
+
+    def interested(self, info: RequestInfo) -> int:
+        """Return how many hear of what a write changes."""
+        counts = self._counts
+        if not counts:
+            return 0
+        kind = (info.group, info.resource)
+        found = counts[*kind, "", ""]
+        if info.namespace:
+            found += counts[*kind, info.namespace, ""]
+        if info.name:
+            found += counts[*kind, info.namespace, info.name]
+        return found
+
+
+def is_from_start(info: RequestInfo) -> bool:
+    """Whether a watch begins with all there is."""
+    query = info.query
+    if query.is_true("sendInitialEvents"):
+        return True
+    return query.get("resourceVersion") in ("", "0")
+
+
+def list_width(info: RequestInfo, stored: int | None, most: int) -> Width:
+    """Return the width of a list, or of a watch that begins with one."""
+    if info.name or not stored:
+        return ONE_SEAT
+    query = info.query
+    limit = stored
+    if (said := query.get("limit")).isdigit():
+        limit = min(int(said), stored) or stored
+    # Only a page without selectors is read alone; `resourceVersion=0` asks for everything.
+    is_page = limit < stored and query.get("resourceVersion") != "0" and not info.is_watch
+    if is_page and not query.get("labelSelector") and not query.get("fieldSelector"):
+        stored = limit
+    seats = math.ceil(stored / OBJECTS_PER_SEAT)
+    return Width(min(seats, most)) if seats > 1 else ONE_SEAT
+
+
+def write_width(watchers: int, most: int) -> Width:
+    """Return the width of a write that so many watchers hear of."""
+    if watchers < WATCHES_PER_SEAT:
+        return ONE_SEAT
+    seats = math.ceil(watchers / WATCHES_PER_SEAT)
+    final = min(seats, most)
+    # The same work in fewer seats takes longer.
+    return Width(1, final, _EVENT_SECONDS * seats / final)
