@@ -17,7 +17,7 @@ from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, config_map, 
 from clusterspace.testing.crashes import CrashingClient
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 from clusterspace.testing.settled import settled
-from clusterspace.testing.steps import until_equal
+from clusterspace.testing.steps import delete, until_equal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -144,6 +144,28 @@ async def test_a_template_shows_the_sum_and_is_observed_only_when_all_clusters_h
     await until_equal(shown, {"replicas": 5, "readyReplicas": 3, "observedGeneration": 1})
     await site.report(works["member2"], counters(2, replicas=2, readyReplicas=2))
     await until_equal(shown, {"replicas": 5, "readyReplicas": 3, "observedGeneration": 2})
+
+
+async def test_a_template_whose_copies_were_withdrawn_tells_of_none(
+    site: Site, running: Running
+) -> None:
+    """It said 2/2 for as long as one looked."""
+    template = await site.put(DEPLOYMENTS, deployment(f"web-{next(_numbers)}", replicas=2))
+    place = await site.bind(template, "member1", "member2", replicas=2)
+    works = await site.until_works(place, "member1", "member2")
+
+    async def ready() -> int:
+        live = await site.hub_client.get(resource_path_of(DEPLOYMENTS, template))
+        return find_at(live, "status", "readyReplicas") or 0
+
+    for work in works.values():
+        await site.report(work, counters(1, replicas=1, readyReplicas=1))
+    await until_equal(ready, 2)
+    await delete(site.hub_client, place)
+
+    await until_equal(ready, 0)
+    live = await site.hub_client.get(resource_path_of(DEPLOYMENTS, template))
+    assert not find_at(live, "status", "conditions")
 
 
 def _image_path(held: Object) -> tuple[str, ...]:

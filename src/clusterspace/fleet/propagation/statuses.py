@@ -118,21 +118,37 @@ class BindingStatuses(Reconciler):
         self._clusters = caches.informer(CLUSTERS)
         self._templates = caches.shared(TemplateInformers)
         self._patience = Patience(clock)
+        self._withdrawn: dict[Request, Object] = {}
+        """Bindings that went, until their templates have been told."""
 
     def watches(self) -> Iterable[Watch]:
         """Return bindings and their Works; a burst of reports is one attempt."""
         for bindings in (self._bindings, self._cluster_bindings):
-            yield Watch(bindings, when=more_than_status_changed, settle_seconds=SETTLE_SECONDS)
+            yield Watch(
+                bindings,
+                to=self.itself_also_when_gone,
+                when=more_than_status_changed,
+                settle_seconds=SETTLE_SECONDS,
+            )
         yield Watch(self._works, to=binding_of_reporting, settle_seconds=SETTLE_SECONDS)
 
     async def reconcile(self, request: Request) -> Result:
         """Bring the status of one binding, and of its template, to what is reported."""
         informer = self._bindings if request.namespace else self._cluster_bindings
         binding = informer.cache.find(request.key)
-        if binding is None or is_being_deleted(binding):
-            self._patience.end(request)
-            return Done()
         works = self._works.cache
+        gone = self._withdrawn.pop(request, None)
+        if binding is None or is_being_deleted(binding):
+            # A template that is placed no longer must not go on telling of copies that went. Works
+            # go one by one with a binding, and the last of them may go just before it: whoever is
+            # killed in between leaves the template with what was told before.
+            self._patience.end(request)
+            last = gone if binding is None else binding
+            if last is not None:
+                await self._show_on_template(
+                    last, reports_in(works.objects_at(BY_BINDING, request.key)), is_withdrawn=True
+                )
+            return Done()
         raw = (works.find_raw(key) for key in works.keys_at(BY_BINDING, request.key))
         # Clusters answer one after the other. Written at the first answer, a binding to a hundred
         # clusters would be written a hundred times, and its template as well.
@@ -173,7 +189,16 @@ class BindingStatuses(Reconciler):
                 self._events.record(template, SYNC_SUCCEED, message, is_routine=True)
         return Done()
 
-    async def _show_on_template(self, binding: Object, reports: Sequence[Report]) -> None:
+    def itself_also_when_gone(self, update: Update) -> Iterable[Request]:
+        """Map a binding to itself, and remember one that went."""
+        request = request_for(update.key)
+        if update.is_deletion and (before := update.decode_before()) is not None:
+            self._withdrawn[request] = before
+        return (request,)
+
+    async def _show_on_template(
+        self, binding: Object, reports: Sequence[Report], *, is_withdrawn: bool = False
+    ) -> None:
         """Write the aggregated status of the template, read live: others write to it as well."""
         reference = template_of(binding)
         if not is_aggregated(reference.group_version_kind.group_kind):
@@ -186,10 +211,10 @@ class BindingStatuses(Reconciler):
         info = self._templates.find_info(reference.group_version_kind)
         if live is None or info is None:
             return
-        targets = [each.name for each in targets_of(binding)]
+        targets = [each.name for each in targets_of(binding)] if not is_withdrawn else []
         missing = sorted({*targets} - {each.cluster for each in reports})
-        due = Reports(tuple(reports), due=len(targets), missing=tuple(missing))
-        shown = {**live, "status": aggregated_status(live, due)}
+        received = Reports(tuple(reports), due=len(targets), missing=tuple(missing))
+        shown = {**live, "status": aggregated_status(live, received)}
         path = resource_path_of(info.group_version_resource, live)
         if await commit(self._hub, path, live, shown) is not shown:
             message = "Update the status of the template from its clusters successfully."
