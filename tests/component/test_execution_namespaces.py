@@ -1,7 +1,9 @@
 """A namespace goes from a member with what is ours in it, and stays with what somebody made."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
@@ -19,10 +21,12 @@ from clusterspace.apis.clusters import CLUSTERS, conditions_of
 from clusterspace.apis.works import DELETION_ASKED
 from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.execution.contents import (
+    COLLECTOR_SECONDS,
     NAMESPACE_KEPT,
     NAMESPACES_KEPT,
     WITH_CONTENTS,
     ContentObject,
+    KeptNamespaces,
     divide,
 )
 from clusterspace.fleet.execution.prune import is_paused
@@ -31,6 +35,7 @@ from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, labels_of, name_of, uid_of, with_metadata
 from clusterspace.kube.resources import GroupResource
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
+from clusterspace.testing.clocks import ManualClock
 from clusterspace.testing.faults import fault_proxy, status_reply
 from clusterspace.testing.hubs import client_for_test
 from clusterspace.testing.steps import edit, until
@@ -215,3 +220,45 @@ async def test_what_controllers_made_for_ours_is_not_foreign_and_volumes_are() -
     foreign = {name_of(each.metadata) for each in contents.foreign}
     assert foreign == {"by-hand", "data-web-0"}
     assert "by-hand" in contents.reasons
+
+
+def owned(name: str, owner: str, kind: str) -> ContentObject:
+    reference = {"apiVersion": "apps/v1", "kind": kind, "name": owner, "uid": owner}
+    return held("pods", name, ownerReferences=[reference])
+
+
+async def test_what_was_made_for_what_is_gone_is_waited_for_and_then_foreign() -> None:
+    """A namespace stayed for good, since pods of our own Deployment were a moment behind it."""
+    found = (
+        owned("web-1-a", "replicasets/web-1", "ReplicaSet"),
+        held("configmaps", "of-the-pod", "pods/web-1-a"),
+        owned("mirror", "node-1", "Node"),
+        owned("of-unlisted", "things/x", "Thing"),
+    )
+    listed = frozenset({("apps", "ReplicaSet")})
+
+    contents = divide(found, (), lambda _: False, listed)
+
+    assert [str(each) for each in contents.leaving] == ["pods web-1-a", "configmaps of-the-pod"]
+    assert {name_of(each.metadata) for each in contents.foreign} == {"mirror", "of-unlisted"}
+    only_leaving = replace(contents, foreign=())
+    clock = ManualClock()
+    kept = KeptNamespaces(cast("Any", None), CLUSTER, cast("Any", None), clock)
+    assert not kept.waits_for_collector("shop", contents), "it stays in any case"
+    assert kept.waits_for_collector("shop", only_leaving)
+    await clock.advance(COLLECTOR_SECONDS)
+    assert not kept.waits_for_collector("shop", only_leaving)
+    assert "pods web-1-a" in only_leaving.uncollected.reasons
+
+
+async def test_a_namespace_goes_after_what_the_collector_takes(site: Site) -> None:
+    name = new_name()
+    async with executing(site):
+        work = await placed(site, name)
+        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "gone"}
+        orphan = with_metadata(config_map("orphan", namespace=name), ownerReferences=[owner])
+        await site.member.create(ResourcePath(CONFIG_MAPS, name), orphan, site.foreign)
+        await site.delete_work(name_of(work))
+
+        await until_gone(site, place(name))
+        await site.gone(name_of(work))

@@ -6,6 +6,7 @@ it is listed, and divided:
 
     ours         stamped by a Work of this hub that is still there: withdrawn first, by that Work
     made by it   what every namespace has, and what controllers made for what is ours or goes
+    leaving      what was made for what is gone: the member's garbage collector is on its way to it
     foreign      everything else: the namespace stays
     unseen       kinds that could not be listed: they may hold anything, so it stays, too
 """
@@ -13,7 +14,7 @@ it is listed, and divided:
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
@@ -65,6 +66,9 @@ NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
 MOST_NAMED: Final = 5
 """How many objects a message names; it counts the others."""
 
+COLLECTOR_SECONDS: Final = 120.0
+"""How long a namespace waits for what the member's garbage collector should take."""
+
 _METADATA_ONLY: Final = (
     ("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"),
 )
@@ -106,13 +110,19 @@ class Contents:
 
     ours: tuple[ContentObject, ...] = ()
     made: tuple[ContentObject, ...] = ()
+    leaving: tuple[ContentObject, ...] = ()
     foreign: tuple[ContentObject, ...] = ()
     unseen: tuple[str, ...] = ()
 
     @property
     def count(self) -> int:
         """How many objects would go with the namespace, as far as could be seen."""
-        return len(self.ours) + len(self.made) + len(self.foreign)
+        return len(self.ours) + len(self.made) + len(self.leaving) + len(self.foreign)
+
+    @property
+    def uncollected(self) -> "Contents":
+        """The same where nobody collects what has no owner any more: it is foreign."""
+        return replace(self, leaving=(), foreign=(*self.leaving, *self.foreign))
 
     @property
     def reasons(self) -> str:
@@ -135,6 +145,7 @@ async def read_contents(
         resource = GroupResource(info.group, info.plural)
         if info.namespaced and frozenset(info.verbs) >= _LISTED and resource not in _EVENTS:
             chosen.setdefault(resource, info)
+    listed = {(info.group, info.kind) for info in chosen.values()}
     unseen = [f"{each} (not in discovery)" for each in served.failed]
     gate = asyncio.Semaphore(_AT_ONCE)
 
@@ -147,6 +158,7 @@ async def read_contents(
                 ]
             except ApiError as error:
                 unseen.append(f"{resource} ({error.message})")
+                listed.discard((info.group, info.kind))
             except ClusterError as error:
                 # A value, not an exception: out of a group of tasks it would come as a group.
                 lost.append(error)
@@ -162,7 +174,7 @@ async def read_contents(
         raise lost[0]  # tried again later: a member that does not answer decides nothing
     # One object may be served by several groups, and is the same by its UID.
     objects = {uid_of(each.metadata): each for task in tasks for each in task.result()}
-    return divide(objects.values(), unseen, is_ours)
+    return divide(objects.values(), unseen, is_ours, frozenset(listed))
 
 
 async def _list_metadata(member: ClusterClient, path: ResourcePath) -> AsyncGenerator[Object]:
@@ -180,9 +192,17 @@ async def _list_metadata(member: ClusterClient, path: ResourcePath) -> AsyncGene
 
 
 def divide(
-    objects: Iterable[ContentObject], unseen: Iterable[str], is_ours: Callable[[Object], bool]
+    objects: Iterable[ContentObject],
+    unseen: Iterable[str],
+    is_ours: Callable[[Object], bool],
+    listed: frozenset[tuple[str, str]] = frozenset(),
 ) -> Contents:
-    """Divide what was found by whose it is."""
+    """Divide what was found by whose it is; `listed` has group and kind of all that was looked for.
+
+    Works are withdrawn one after the other, and controllers are not asked to hurry: of a Deployment
+    that went with its Work and of its ReplicaSet there may be nothing left, and its pods are still
+    there. They are nobody's: every owner they name is of a kind that was listed, and is gone.
+    """
     found = sorted(objects, key=str)
     ours = [each for each in found if is_ours(each.metadata) and not _goes(each)]
     services = {name_of(each.metadata) for each in found if each.resource == _SERVICES}
@@ -198,7 +218,27 @@ def divide(
         made += more
         followed |= {uid_of(each.metadata) for each in more}
         others = [each for each in others if uid_of(each.metadata) not in followed]
-    return Contents(tuple(ours), tuple(made), tuple(others), tuple(unseen))
+    present = {uid_of(each.metadata) for each in found}
+    leaving: list[ContentObject] = []
+    followed = set[str]()
+    while more := [
+        each for each in others if _is_orphan(each, present, listed) or _owners(each) & followed
+    ]:
+        leaving += more
+        followed |= {uid_of(each.metadata) for each in more}
+        others = [each for each in others if uid_of(each.metadata) not in followed]
+    return Contents(tuple(ours), tuple(made), tuple(leaving), tuple(others), tuple(unseen))
+
+
+def _is_orphan(
+    content: ContentObject, present: set[str], listed: frozenset[tuple[str, str]]
+) -> bool:
+    """Whether an object has owners, and all of them would have been found if there were any."""
+    owners: list[Object] = metadata_of(content.metadata).get("ownerReferences") or []
+    kinds = {
+        (str(each.get("apiVersion")).rpartition("/")[0], str(each.get("kind"))) for each in owners
+    }
+    return bool(owners) and kinds <= listed and not _owners(content) & present
 
 
 def _goes(content: ContentObject) -> bool:
@@ -239,6 +279,18 @@ class KeptNamespaces:
         self._path = ResourcePath(CLUSTERS, name=cluster_name)
         self._events = events
         self._clock = clock
+        self._waits_since: dict[str, float] = {}
+
+    def waits_for_collector(self, namespace: str, contents: Contents) -> bool:
+        """Whether the member's garbage collector may still take what keeps a namespace.
+
+        Counted from the first time it was seen. Where nobody collects, it counts as foreign then.
+        """
+        if not contents.leaving or contents.reasons:
+            self._waits_since.pop(namespace, None)
+            return False
+        now = self._clock.monotonic()
+        return now < self._waits_since.setdefault(namespace, now) + COLLECTOR_SECONDS
 
     async def note(self, namespace: str, contents: Contents) -> None:
         """Say what keeps a namespace, by an event and a condition of the Cluster."""

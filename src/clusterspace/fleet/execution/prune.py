@@ -558,7 +558,10 @@ class Pruner:
         if waits_for:
             why = f"namespace {namespace} goes after what {', '.join(waits_for[:3])} placed in it"
             raise Conflict(why)
-        return contents
+        if self._kept.waits_for_collector(namespace, contents):
+            left = ", ".join(map(str, contents.leaving[:3]))
+            raise Conflict(f"namespace {namespace} goes after what has no owner any more: {left}")
+        return contents.uncollected
 
     async def _may_go_with_contents(self, work: Object, manifest: Object) -> bool:
         """Whether a person said that a namespace goes with all that is in it."""
