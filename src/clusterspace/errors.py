@@ -13,6 +13,7 @@
     │   │       ├── MalformedPath
     │   │       └── MalformedObject
     │   ├── Unauthorized             401  Unauthorized
+    │   │   └── AuthorityDropped     401  Unauthorized
     │   ├── Forbidden                403  Forbidden
     │   ├── NotFound                 404  NotFound
     │   ├── NotServed                404  NotFound, but of the resource itself, not of an object
@@ -195,6 +196,13 @@ class Unauthorized(ApiError):
 
     reason = "Unauthorized"
     code = 401
+
+
+class AuthorityDropped(Unauthorized):
+    """A certificate of an authority that counted when the connection was opened, and no longer."""
+
+    def __init__(self) -> None:
+        super().__init__("Unauthorized")
 
 
 class Forbidden(ApiError):

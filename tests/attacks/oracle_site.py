@@ -390,13 +390,13 @@ async def start_server(
     """Start an API server with everything a hub has; its background ends with `busy`."""
     name = directory.name
     installation = Installation(directory)
-    authority = installation.prepare(CLOCK.now(), ("127.0.0.1",))
+    authorities = installation.prepare(CLOCK.now(), ("127.0.0.1",))
     store = MemoryStore()
     access = build_access(store)
     state = build_state(store, CLOCK, access, RULES)
     controller = CustomResourceController(state)
     await bootstrap(state, access, controller)
-    keys = Keys(authority.pair, installation.signing_key())
+    keys = Keys(authorities, installation.token_keys())
     identity = Authentication(state, keys, StaticTokens.parse(world.tokens))
     members = open_connections(CLOCK)
     stack.push_async_callback(members.close)

@@ -54,7 +54,8 @@ ELSEWHERE = {
     "architecture.md", "conformance.md", "dependencies.md", "glossary.md", "identities.md",
     "karmada-compatibility.md", "kubectl.md", "kubefleet-compatibility.md",
     "kubernetes-compatibility.md", "member-clusters.md", "resource-versions.md",
-    "writing-tests.md", "guides/encryption.md", "guides/single-sign-on.md",
+    "writing-tests.md", "guides/encryption.md", "guides/rotation.md",
+    "guides/single-sign-on.md",
 }  # fmt: skip
 """Pages about the tree, or written and checked by a test of their own."""
 

@@ -69,7 +69,7 @@ SECTIONS: Final = {
     },
     "Data and settings": {
         "store": Verb("store:store", "Back up, restore and check the hub's data."),
-        "certs": Verb("certs:certs", "Revoke credentials, and show which are."),
+        "certs": Verb("certs:certs", "Rotate keys and authorities, revoke credentials."),
         "audit": Verb("audit:audit", "Find out whether an audit log was tampered with."),
         "config": Verb("config:config", "Show every setting, and where it came from."),
         "version": Verb("config:version", "Say which version this is, and which the hub has."),

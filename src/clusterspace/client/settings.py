@@ -462,8 +462,12 @@ class Credentials:
             raise CredentialsUnusable(self._cluster, why) from error
 
 
+KUBECONFIG_SECONDS: Final = 10.0
+"""A hub that replaces its authority writes new kubeconfigs for its parts, and goes on soon."""
+
+
 class KubeconfigCredentials:
-    """The credentials in a kubeconfig that others rewrite, at most a minute old."""
+    """The credentials in a kubeconfig that others rewrite, at most ten seconds old."""
 
     def __init__(
         self,
@@ -475,7 +479,7 @@ class KubeconfigCredentials:
         self._settings = first
         self._clock = clock
         self._credentials = Credentials(first, clock)
-        self._stale_at = clock.monotonic() + REREAD_SECONDS
+        self._stale_at = clock.monotonic() + KUBECONFIG_SECONDS
 
     async def get(self) -> Credential:
         """Return the credential to use now."""
@@ -483,7 +487,7 @@ class KubeconfigCredentials:
             return await self._credentials.get()
         # Set before the file is read: others who ask meanwhile use what is known, and do not all
         # read the same file.
-        self._stale_at = self._clock.monotonic() + REREAD_SECONDS
+        self._stale_at = self._clock.monotonic() + KUBECONFIG_SECONDS
         try:
             found = await asyncio.to_thread(self._read_settings)
         except (OSError, ClusterspaceError) as error:

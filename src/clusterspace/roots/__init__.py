@@ -18,6 +18,7 @@ For one run of a command:
     membership.py   `join`, `unjoin`, `register`, `unregister`
     tokens.py       `token`
     revocations.py  `certs revoke`, `revoked`, `reinstate`
+    rotation.py     `certs rotate`: authorities and keys replaced, step by step
     workloads.py    `promote`, `resume`
     why.py          `why`: the hub's objects read, the clusters concerned asked
 

@@ -12,9 +12,12 @@ import structlog
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor, keep_all, report
 from clusterspace.apiserver.http.fairness.step import count_nothing
+from clusterspace.apiserver.http.users import CertificateLogin
+from clusterspace.apiserver.identity.credentials_in_use import CredentialsInUse
 from clusterspace.client.requests import AnswerMemory
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import AuthInfo, KubeconfigCredentials
+from clusterspace.errors import AuthorityDropped
 from clusterspace.fleet.gateway.answers.documents import Documents
 from clusterspace.fleet.gateway.app import FleetApp
 from clusterspace.fleet.gateway.callers import (
@@ -29,6 +32,7 @@ from clusterspace.fleet.gateway.fanout import Fleet
 from clusterspace.fleet.gateway.rights import HubRights
 from clusterspace.fleet.gateway.routes import HUB
 from clusterspace.fleet.membership.connections import user_settings
+from clusterspace.kube import statuses
 from clusterspace.roots.audit_logs import open_audit
 from clusterspace.roots.chains import fleet_handler, fleet_recheck
 from clusterspace.roots.clients import LIMITS, connect, member_rules, open_connections
@@ -68,7 +72,7 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
     """Run a fleet API server for as long as the block lasts."""
     clock = SystemClock()
     installation = Installation(settings.data_dir)
-    authority = installation.prepare(clock.now(), (settings.host, *settings.server_names))
+    authorities = installation.prepare(clock.now(), (settings.host, *settings.server_names))
     async with AsyncExitStack() as stack:
         read_hub = settings.read_hub or (lambda: settings.hub)
         credentials = KubeconfigCredentials(read_hub, settings.hub, clock)
@@ -82,9 +86,31 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         documents = Documents(clock, seconds_each=settings.limits.document_seconds)
         audit = stack.enter_context(open_audit(settings, installation.audit_file, clock))
         rights = HubRights(hub)
+        # Nobody can be let in before the hub has said whose certificates count.
+        tls = await answer_of(
+            lambda: FleetTls.open(installation, authorities, hub),
+            clock,
+            "the hub",
+            server=settings.hub.server,
+        )
+        await answer_of(rights.load, clock, "the hub", server=settings.hub.server)
+
+        in_use = CredentialsInUse()
+
+        def check_open(login: CertificateLogin) -> None:
+            if login.authority and login.authority not in tls.client_key_ids:
+                raise AuthorityDropped
+            if rights.revoked().covers(login):
+                raise statuses.unauthorized()
+
+        def check(login: CertificateLogin) -> None:
+            check_open(login)
+            in_use.note(login.authority, login.user.name, clock.now())
+
         # Open streams have an authenticator of their own: a user remembered for a new request must
         # not vouch for a stream that was opened long before.
-        logins, open_logins = (FleetAuthenticator(hub, clock, rights.revoked) for _ in range(2))
+        logins = FleetAuthenticator(hub, clock, check)
+        open_logins = FleetAuthenticator(hub, clock, check_open)
         rights.on_change(logins.forget, open_logins.forget, fleet.reviews.forget)
         recheck = fleet_recheck(open_logins, fleet.reviews, clock)
         flows = build_controller(settings.requests, clock, most_per_flow=None)
@@ -99,18 +125,11 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
                 limits_of(settings.requests, flows, clock, count_nothing)
             ),
         )
-        # Nobody can be let in before the hub has said whose certificates count.
-        tls = await answer_of(
-            lambda: FleetTls.open(installation, authority, hub),
-            clock,
-            "the hub",
-            server=settings.hub.server,
-        )
-        await answer_of(rights.load, clock, "the hub", server=settings.hub.server)
         server = api_server(handler, tls.context, settings, clock)
         tasks = await stack.enter_async_context(Supervisor(clock, report))
         keep_all(tasks, {**directory.tasks(), "open streams": recheck.run})
-        keep_all(tasks, {**tls.tasks(clock), **rights.tasks(recheck), **process_tasks(clock)})
+        keep_all(tasks, {**rights.tasks(recheck), **process_tasks(clock)})
+        keep_all(tasks, tls.client_tasks(clock, in_use, recheck.changed))
         if flows is not None:
             keep_all(tasks, FollowedObjects(hub, flows).tasks())
         await directory.wait_synced()
@@ -126,8 +145,12 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
 
         # Where we are and whom to trust. Who people are is in the hub's kubeconfig, or theirs: what
         # we log in with at the hub is nobody else's.
-        content = kubeconfig_of({FLEET_CONTEXT: url}, authority.pair.certificate, AuthInfo())
-        write_private(installation.kubeconfig, content)
+        def write_kubeconfig(_now: float) -> None:
+            content = kubeconfig_of({FLEET_CONTEXT: url}, tls.authorities.bundle, AuthInfo())
+            write_private(installation.kubeconfig, content)
+
+        write_kubeconfig(clock.now())
+        keep_all(tasks, tls.tasks(clock, server, write_kubeconfig))
         yield RunningFleet(url, fleet)
 
 

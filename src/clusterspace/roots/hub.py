@@ -50,6 +50,7 @@ from clusterspace.roots.processes import api_server, process_tasks, stop_event
 from clusterspace.roots.settings import HubSettings
 from clusterspace.roots.stores import (
     encryption_tasks,
+    identity_tasks,
     open_store,
     share_identity,
     store_tasks,
@@ -83,7 +84,7 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         store = await open_store(settings)
         stack.push_async_callback(store.close)
         await share_identity(store, installation, clock.now())
-        authority = installation.prepare(clock.now(), (settings.host, *settings.server_names))
+        authorities = installation.prepare(clock.now(), (settings.host, *settings.server_names))
         access = build_access(store)
         rules = AddressRules(settings.member_cidrs)
         hub = build_state(
@@ -100,7 +101,7 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         unfinished = await bootstrap(hub, access, controller)
         with suppress(StoreFull):  # looked at every minute, and until then obeyed all the same
             await flow_objects.install()
-        keys = Keys(authority.pair, installation.signing_key())
+        keys = Keys(authorities, installation.token_keys())
         issuers = OidcTokens(load_issuers(settings.authentication_file), clock)
         identity = Authentication(hub, keys, load_tokens(settings.token_auth_file), issuers)
         await identity.revoked.load()
@@ -110,26 +111,32 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         authenticator, authorizer = identity.authenticator(), access.authorizer
         verbs = {**Reviews(authorizer).verbs(), **identity.verbs(authorizer), **proxy.verbs()}
         verbs |= computed_verbs("/componentstatuses", Components())
-        app = HubApp(hub, verbs, () if flows is None else (FlowDumps(flows, clock),))
+        dumps = () if flows is None else (FlowDumps(flows, clock),)
+        app = HubApp(hub, verbs, (identity.documents, *dumps))
         audit = stack.enter_context(open_audit(settings, installation.audit_file, clock))
-        recheck = hub_recheck(authenticator, authorizer, clock)
+        recheck = hub_recheck(identity.authenticator(takes_notes=False), authorizer, clock)
         limits = await stack.enter_async_context(
             limits_of(settings.requests, flows, clock, flow_objects.count_objects)
         )
         handler = hub_handler(
             app, hub.catalog, authenticator, authorizer, audit, clock, recheck, limits
         )
-        context = installation.server_tls()
-        server = api_server(handler, context, settings, clock)
+        tls = ServerTls(installation, authorities)
+        server = api_server(handler, tls.context, settings, clock)
         await server.listen(settings.host, settings.port)
         port = server.addresses[0][1]
         url = server_url(settings.host, port)
 
-        def write_kubeconfigs(now: float) -> None:
-            installation.write_component_kubeconfigs(authority, url, now)
-            installation.write_kubeconfig(authority, url, now)
+        identity.documents.server = url
 
-        tls = ServerTls(context, installation, authority, write_kubeconfigs)
+        def write_kubeconfigs(now: float) -> None:
+            installation.write_component_kubeconfigs(tls.authorities, url, now)
+            installation.write_kubeconfig(tls.authorities, url, now)
+
+        def use_keys() -> None:
+            identity.use(Keys(tls.authorities, installation.token_keys()))
+            recheck.changed()
+
         tasks = await stack.enter_async_context(Supervisor(clock, report))
         keep_all(tasks, flow_tasks(flow_objects, flows))
         service = KubernetesService(hub, advertised_address(settings.host), port)
@@ -137,10 +144,11 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         shared = {**housekeeping(hub), **identity.tasks(url), "kubernetes service": service.run}
         keep_all(tasks, by_one_hub(hub, shared))
         keep_all(tasks, {**own_tasks(hub, controller), **store_tasks(store, clock)})
-        keep_all(tasks, {"open streams": recheck.run, **identity.own_tasks()})
+        keep_all(tasks, {"open streams": recheck.run, **identity.own_tasks(url)})
         keep_all(tasks, {"roles in memory": access.role_cache.run, **process_tasks(clock)})
         keep_all(tasks, {"changes of rights": AccessChanges(hub, recheck.changed).run})
-        keep_all(tasks, tls.tasks(clock))
+        keep_all(tasks, tls.tasks(clock, server, write_kubeconfigs, use_keys))
+        keep_all(tasks, identity_tasks(store, installation, clock))
         keep_all(tasks, encryption_tasks(settings.encryption_file, store, clock))
         keep_all(tasks, issuer_tasks(settings.authentication_file, issuers, clock, recheck.changed))
         if unfinished is not None:
@@ -155,15 +163,15 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         stack.push_async_callback(drain)
         # Before anybody can see that we are ready: the parts are started then, with these.
         try:
-            installation.write_component_kubeconfigs(authority, url, clock.now())
+            installation.write_component_kubeconfigs(tls.authorities, url, clock.now())
             app.health.is_ready = True
-            installation.write_kubeconfig(authority, url, clock.now())
+            installation.write_kubeconfig(tls.authorities, url, clock.now())
         except OSError as error:
             app.health.is_ready = True
             if error.errno != errno.ENOSPC or not installation.keep_kubeconfig(url):
                 raise
             _log.warning("the kubeconfigs are those of an earlier start", reason=str(error))
-        yield RunningHub(url, hub, installation, authority, context)
+        yield RunningHub(url, hub, installation, authorities.signing, tls.context)
 
 
 async def serve_until_stopped(settings: HubSettings) -> None:

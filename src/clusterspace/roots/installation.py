@@ -1,7 +1,11 @@
 """The files of one installation: authority, server certificate, kubeconfigs.
 
-D/pki/ca.crt, ca.key          the installation's own certificate authority
+D/pki/ca.crt                  the installation's own certificate authorities, all that are trusted
+D/pki/ca.key                  the key of the one that signs
+D/pki/ca-cross.crt            the authority before it vouches for the one that signs
 D/pki/server.crt, server.key  what the hub shows its clients
+D/pki/sa.key                  signs tokens of ServiceAccounts
+D/pki/sa.pub                  checks them: public keys, where more than that of sa.key count
 D/kubeconfig                  the administrator; written whenever the hub has become ready, and
                               left where it is meanwhile: others read it when they start
 D/parts/NAME/kubeconfig       who a component of the control plane is at the hub, in a directory
@@ -23,8 +27,20 @@ from typing import Final
 from clusterspace.apis.identities import COMPONENTS
 from clusterspace.apiserver.http.listener import server_context
 from clusterspace.apiserver.http.users import MASTERS
-from clusterspace.apiserver.identity.authority import Authority, KeyPair, expires_at, server_names
-from clusterspace.apiserver.identity.service_account_tokens import SigningKey
+from clusterspace.apiserver.identity.authority import (
+    Authorities,
+    Authority,
+    KeyPair,
+    expires_at,
+    read_bundle,
+    server_names,
+    signer_of,
+)
+from clusterspace.apiserver.identity.service_account_tokens import (
+    SigningKey,
+    TokenKeys,
+    VerifyingKey,
+)
 from clusterspace.apiserver.store import backups
 from clusterspace.apiserver.store.backups import Inspection
 from clusterspace.apiserver.store.files import STORE_FILE_NAME
@@ -41,6 +57,8 @@ _YEAR: Final = 365 * 24 * 3600.0
 PUBLIC_FILES: Final = ("ca.crt",)
 IDENTITY_FILES: Final = (*PUBLIC_FILES, "ca.key", "sa.key")
 """What several hubs on one store have to have in common: who they are, and what they sign with."""
+ROLLING_FILES: Final = ("ca-cross.crt", "sa.pub")
+"""What they have besides once an authority or a key has taken over from another."""
 
 SERVER_NAMES: Final = (
     "localhost",
@@ -136,81 +154,121 @@ class Installation:
             f" store restore BACKUP --data-dir {self.directory}), or choose another --data-dir"
         )
 
-    def prepare(self, now: float, hosts: tuple[str, ...]) -> Authority:
-        """Make what is missing, renew what is about to expire; return the authority."""
-        authority = self._authority(now)
+    @property
+    def pki(self) -> Path:
+        """Where keys and certificates are."""
+        return self.directory / "pki"
+
+    def prepare(self, now: float, hosts: tuple[str, ...]) -> Authorities:
+        """Make what is missing, renew what is about to expire; return the authorities."""
+        self._make_authority(now)
+        authorities = self.load_authorities()
         certificate, key = self.server_files
         names = tuple(dict.fromkeys((*SERVER_NAMES, *hosts)))
         if certificate.exists() and key.exists():
             current = certificate.read_bytes()
             is_fresh = expires_at(current) - now >= _RENEW_SHARE * _YEAR
-            if is_fresh and set(names) <= server_names(current):
-                return authority
-        write_pair(authority.issue_server(names, now), certificate, key)
-        return authority
+            is_ours = signer_of(current) == authorities.signing.key_id
+            if is_fresh and is_ours and set(names) <= server_names(current):
+                return authorities
+        write_pair(authorities.issue_server(names, now), certificate, key)
+        return authorities
 
-    def _authority(self, now: float) -> Authority:
-        (self.directory / "pki").mkdir(parents=True, exist_ok=True, mode=0o700)
-        authority_key = self.directory / "pki" / "ca.key"
-        if self.authority_file.exists() and authority_key.exists():
-            pair = KeyPair(self.authority_file.read_bytes(), authority_key.read_bytes())
-            return Authority.load(pair)
-        authority = Authority.create("clusterspace", now)
-        write_pair(authority.pair, self.authority_file, authority_key)
-        return authority
+    def _make_authority(self, now: float) -> None:
+        self.pki.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not (self.authority_file.exists() and (self.pki / "ca.key").exists()):
+            made = Authority.create("clusterspace", now)
+            write_pair(made.pair, self.authority_file, self.pki / "ca.key")
 
     def identity(self, now: float) -> dict[str, bytes]:
         """Return what hubs that are one have in common, by file name; made where it is missing."""
-        self._authority(now)
-        self.signing_key()
-        return {name: (self.directory / "pki" / name).read_bytes() for name in IDENTITY_FILES}
+        self._make_authority(now)
+        self.token_keys()
+        found = (self.pki / name for name in (*IDENTITY_FILES, *ROLLING_FILES))
+        return {each.name: each.read_bytes() for each in found if each.exists()}
 
     def take_identity(self, files: Mapping[str, bytes]) -> None:
-        """Have what the other hubs have; StoreUnreadable when that cannot be."""
-        pki = self.directory / "pki"
-        pki.mkdir(parents=True, exist_ok=True, mode=0o700)
-        missing = [name for name in IDENTITY_FILES if not (pki / name).exists()]
-        if PUBLIC_FILES[0] not in missing and (
-            self.authority_file.read_bytes() != files[PUBLIC_FILES[0]]
-        ):
-            raise StoreUnreadable(
-                f"{pki} has another authority than the hubs on this etcd: choose a new --data-dir,"
-                " or another --etcd-prefix"
-            )
+        """Have what the other hubs have; StoreUnreadable when that cannot be.
+
+        Another authority may have taken over there while this hub was down. It is the same
+        installation as long as one authority is trusted here and there.
+        """
+        self.pki.mkdir(parents=True, exist_ok=True, mode=0o700)
+        missing = [name for name in IDENTITY_FILES if not (self.pki / name).exists()]
+        if PUBLIC_FILES[0] not in missing:
+            own = set(read_bundle(self.authority_file.read_bytes()))
+            if own.isdisjoint(read_bundle(files[PUBLIC_FILES[0]])):
+                raise StoreUnreadable(
+                    f"{self.pki} has another authority than the hubs on this etcd: choose a new"
+                    " --data-dir, or another --etcd-prefix"
+                )
         unknown = [name for name in missing if name not in files]
         if unknown:
             raise StoreUnreadable(
                 f"the hubs on this etcd share no private keys, for their Secrets are not encrypted:"
-                f" copy {', '.join(unknown)} of one of them to {pki}, or start them all with an"
-                " --encryption-provider-config that has secrets"
+                f" copy {', '.join(unknown)} of one of them to {self.pki}, or start them all with"
+                " an --encryption-provider-config that has secrets"
             )
-        for name in IDENTITY_FILES:
-            if name in missing:
-                write_private(pki / name, files[name])
+        is_whole = all(name in files for name in IDENTITY_FILES)
+        # What they trust before who signs: between any two of these files the key that signs is
+        # that of a trusted authority, unless this hub was away for a whole rotation; then it is
+        # once all are written, which the next start does again.
+        for name in (*ROLLING_FILES, *IDENTITY_FILES):
+            place = self.pki / name
+            if name in files and (name in missing or is_whole):
+                if not place.exists() or place.read_bytes() != files[name]:
+                    write_private(place, files[name])
+            elif is_whole and name in ROLLING_FILES:
+                place.unlink(missing_ok=True)
 
-    def renew_server(self, authority: Authority, now: float) -> None:
+    def load_authorities(self) -> Authorities:
+        """Read whom this installation trusts, and who signs; UnreadableCertificate says why not."""
+        chain = self.pki / "ca-cross.crt"
+        return Authorities.load(
+            self.authority_file.read_bytes(),
+            (self.pki / "ca.key").read_bytes(),
+            chain.read_bytes() if chain.exists() else b"",
+        )
+
+    def renew_server(self, authorities: Authorities, now: float) -> None:
         """Make a new server certificate for the names the present one has."""
         certificate, key = self.server_files
         names = sorted(server_names(certificate.read_bytes()))
-        write_pair(authority.issue_server(names, now), certificate, key)
+        write_pair(authorities.issue_server(names, now), certificate, key)
+
+    def key_files(self) -> tuple[tuple[int, int], ...]:
+        """Return what tells whether keys or authorities were replaced: when, and how long."""
+        names = ("ca.crt", "ca.key", "ca-cross.crt", "sa.key", "sa.pub")
+        found: list[tuple[int, int]] = []
+        for name in names:
+            try:
+                status = (self.pki / name).stat()
+            except FileNotFoundError:
+                found.append((0, 0))
+            else:
+                found.append((status.st_mtime_ns, status.st_ino))
+        return tuple(found)
 
     def server_tls(self) -> ssl.SSLContext:
         """Return the TLS side of the server; clients may show certificates of the authority."""
         return server_context(*self.server_files, client_authorities=(self.authority_file,))
 
-    def signing_key(self) -> SigningKey:
-        """Return the key behind service-account tokens; made when it is not there yet."""
-        path = self.directory / "pki" / "sa.key"
+    def token_keys(self) -> TokenKeys:
+        """Return the keys behind service-account tokens; made when there are none yet."""
+        path, public = self.pki / "sa.key", self.pki / "sa.pub"
         if not path.exists():
             write_private(path, SigningKey.create().pem)
-        return SigningKey.load(path.read_bytes())
+        signing = SigningKey.load(path.read_bytes())
+        listed = VerifyingKey.load_all(public.read_bytes()) if public.exists() else ()
+        others = tuple(each for each in listed if each.key_id != signing.key_id)
+        return TokenKeys(signing, others)
 
     def write_kubeconfig(
-        self, authority: Authority, server: str, now: float, *, name: str = "hub"
+        self, authorities: Authorities, server: str, now: float, *, name: str = "hub"
     ) -> None:
         """Write the administrator's kubeconfig, whole or not at all; its context has the name."""
-        pair = authority.issue_client("kubernetes-admin", (MASTERS,), now)
-        write_private(self.kubeconfig, _kubeconfig(name, server, authority, pair))
+        pair = authorities.signing.issue_client("kubernetes-admin", (MASTERS,), now)
+        write_private(self.kubeconfig, _kubeconfig(name, server, authorities, pair))
 
     def keep_kubeconfig(self, server: str) -> bool:
         """Whether the kubeconfig of an earlier start leads here; it then counts as written now.
@@ -225,7 +283,9 @@ class Installation:
             os.utime(self.kubeconfig)
         return is_right
 
-    def write_component_kubeconfigs(self, authority: Authority, server: str, now: float) -> None:
+    def write_component_kubeconfigs(
+        self, authorities: Authorities, server: str, now: float
+    ) -> None:
         """Write the kubeconfigs of the components, each with a certificate for its own name.
 
         They are in no group: what a component may do is said by the role of its name.
@@ -233,15 +293,15 @@ class Installation:
         for component, user in COMPONENTS.items():
             path = self.component_kubeconfig(component)
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            pair = authority.issue_client(user, (), now)
-            write_private(path, _kubeconfig("hub", server, authority, pair, user=component))
+            pair = authorities.signing.issue_client(user, (), now)
+            write_private(path, _kubeconfig("hub", server, authorities, pair, user=component))
 
 
 def _kubeconfig(
-    name: str, server: str, authority: Authority, pair: KeyPair, *, user: str = ADMIN
+    name: str, server: str, authorities: Authorities, pair: KeyPair, *, user: str = ADMIN
 ) -> bytes:
     identity = AuthInfo(certificate=Pem(pair.certificate), key=Pem(pair.key))
-    return kubeconfig_of({name: server}, authority.pair.certificate, identity, user=user)
+    return kubeconfig_of({name: server}, authorities.bundle, identity, user=user)
 
 
 def write_pair(pair: KeyPair, certificate: Path, key: Path) -> None:

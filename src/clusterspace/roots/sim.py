@@ -77,7 +77,7 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
     """Run a simulated member for as long as the block lasts; yield the URL it is reached at."""
     clock = SystemClock()
     installation = Installation(settings.data_dir)
-    authority = installation.prepare(clock.now(), (settings.host,))
+    authorities = installation.prepare(clock.now(), (settings.host,))
     async with AsyncExitStack() as stack:
         store = MemoryStore()
         stack.push_async_callback(store.close)
@@ -93,7 +93,7 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         flow_objects = FlowControlObjects(hub, flows)
         await flow_objects.install()
 
-        keys = Keys(authority.pair, installation.signing_key())
+        keys = Keys(authorities, installation.token_keys())
         identity = Authentication(hub, keys, load_tokens(settings.token_auth_file))
         await identity.revoked.load()
         mirror, containers = Mirror(), Containers(clock)
@@ -145,7 +145,7 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         keep_all(tasks, flow_tasks(flow_objects, flows))
         keep_all(tasks, {**own_tasks(hub, definitions), **housekeeping(hub)})
         keep_all(
-            tasks, {**identity.own_tasks(), **identity.tasks(url), **store_tasks(store, clock)}
+            tasks, {**identity.own_tasks(url), **identity.tasks(url), **store_tasks(store, clock)}
         )
         service = KubernetesService(hub, advertised_address(settings.host), port)
         keep_all(tasks, {"kubernetes service": service.run, **simulation})
@@ -157,7 +157,7 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         # In reverse: requests end first, then the tasks that write on their own, then the store.
         stack.push_async_callback(drain)
         app.health.is_ready = True
-        installation.write_kubeconfig(authority, url, clock.now(), name=settings.name)
+        installation.write_kubeconfig(authorities, url, clock.now(), name=settings.name)
         yield url
 
 

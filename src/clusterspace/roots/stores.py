@@ -80,6 +80,8 @@ def store_tasks(store: OpenedStore, clock: Clock) -> Tasks:
     }
 
 
+_IDENTITY_SECONDS: Final = 1.0
+
 # -- what makes several hubs one -------------------------------------------------------------------
 
 
@@ -114,6 +116,47 @@ async def share_identity(store: Store, installation: Installation, now: float) -
         record = _Identity({name: content.decode() for name, content in shown.items()})
         with suppress(RevisionMismatch):  # another hub was quicker, and that one's count
             await store.put(HUB_IDENTITY, msgspec.json.encode(record), expected=expected)
+
+
+def identity_tasks(store: Store, installation: Installation, clock: Clock) -> Tasks:
+    """Return the task that keeps what hubs have in common the same while it changes.
+
+    Where `certs rotate` runs, files change and are noted; the other hubs take over what is noted.
+    """
+    if not store.is_shared:
+        return {}
+    is_sealed = isinstance(store, EncryptedStore) and store.seals(HUB_IDENTITY)
+
+    def own_files() -> dict[str, str]:
+        files = installation.identity(clock.now())
+        shown = files if is_sealed else {name: files[name] for name in PUBLIC_FILES}
+        return {name: content.decode() for name, content in shown.items()}
+
+    async def follow() -> None:
+        agreed, known = own_files(), installation.key_files()
+        while True:
+            await clock.sleep(_IDENTITY_SECONDS)
+            entry = await store.get(HUB_IDENTITY)
+            if entry is None:
+                continue
+            noted = _identity_decoder.decode(entry.value).files
+            if noted != agreed:
+                # Whoever noted it was quicker, should we have changed as well: each step of a
+                # rotation waits for this hub, so that there is one who changes.
+                try:
+                    installation.take_identity({k: v.encode() for k, v in noted.items()})
+                except (StoreUnreadable, OSError) as error:
+                    _log.error("the identity of the hubs is not taken over", reason=str(error))
+                    continue
+                agreed, known = noted, installation.key_files()
+            elif installation.key_files() != known:
+                found, files = installation.key_files(), own_files()
+                with suppress(RevisionMismatch):
+                    body = msgspec.json.encode(_Identity(files))
+                    await store.put(HUB_IDENTITY, body, expected=entry.mod_revision)
+                    agreed, known = files, found
+
+    return {"identity of the hubs": follow}
 
 
 class _Identity(msgspec.Struct):

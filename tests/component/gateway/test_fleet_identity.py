@@ -205,10 +205,10 @@ async def test_a_cluster_that_does_not_know_us_does_not_make_the_client_a_strang
 def certificate(site: Site, user: str, *groups: str) -> ssl.SSLContext:
     """Return a client's end of TLS with a certificate of the hub's authority."""
     pki = site.directory / "hub" / "pki"
-    authority = Installation(site.directory / "hub").prepare(CLOCK.now(), ())
+    authorities = Installation(site.directory / "hub").prepare(CLOCK.now(), ())
     name = user.replace(":", "-")
     write_pair(
-        authority.issue_client(user, groups, CLOCK.now()),
+        authorities.signing.issue_client(user, groups, CLOCK.now()),
         pki / f"{name}.crt",
         pki / f"{name}.key",
     )

@@ -7,6 +7,7 @@ An agent is scoped by who it is, as Kubernetes scopes nodes. The agent of `west`
     fleet-member-west     its InternalMemberCluster and fleet works, if a MemberCluster invited it
     cluster scope         its Cluster `west`, and certificate requests named `west-xxxxx`
     default               events about its Cluster, which has no namespace of its own
+    kube-public           `cluster-info`: whom to trust to be the hub
 
 A URL names no object when it creates one, so creating is allowed by resource, and `refusal_of`
 looks at what the body says.
@@ -50,6 +51,7 @@ _READ: Final = ("get", "list", "watch")
 _WRITE: Final = ("update", "patch")
 _REQUEST_SUFFIX: Final = re.compile(r"-[a-z0-9]{5}")
 _EVENT_GROUPS: Final = ("", "events.k8s.io")
+_PUBLIC_NAMESPACE: Final = "kube-public"
 _EVENT_NAMESPACE: Final = "default"
 """Where events about objects without a namespace are."""
 _EVENT_SUFFIX: Final = re.compile(r"\.clusterspace-agent\.[0-9a-f]{16}")
@@ -145,6 +147,9 @@ class AgentScope:
                 Rule(("create",), ("",), ("secrets",)),
                 Rule(("get", *_WRITE), ("",), ("secrets",), self.secrets),
             )
+        elif namespace == _PUBLIC_NAMESPACE:
+            # Whom to trust to be the hub, when that changes: everybody may read it anyway.
+            rules = (Rule(("get",), ("",), ("configmaps",), ("cluster-info",)),)
         elif namespace == _EVENT_NAMESPACE:
             rules = (Rule(("create",), _EVENT_GROUPS, ("events",)),)
         return (*EVERYWHERE, *rules)

@@ -64,7 +64,7 @@ _EVENTS: Final = ("", "events.k8s.io")
 
 _CLUSTER_INFO: Final = "kubeadm:bootstrap-signer-clusterinfo"
 _CLIENT_AUTHORITY: Final = "extension-apiserver-authentication-reader"
-_REVOCATIONS: Final = "clusterspace:revoked-credentials-reader"
+_REVOCATIONS: Final = "clusterspace:credentials"
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +297,11 @@ COMPONENT_ROLES: Final = (
     )),
     DefaultRole(
         _REVOCATIONS,
-        (Rule(_READ, ("",), ("configmaps",), (revocations.NAME,)),),
+        (
+            Rule(_READ, ("",), ("configmaps",), (revocations.NAME,)),
+            # Who still comes there with certificates of an authority that is on its way out.
+            Rule(("get", "patch"), ("",), ("configmaps",), ("credentials-in-use",)),
+        ),
         namespace=revocations.NAMESPACE,
     ),
     DefaultRole(CONTROLLERS_USER, (

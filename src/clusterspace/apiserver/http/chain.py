@@ -31,6 +31,7 @@ from clusterspace.apiserver.http.responses import error_response
 from clusterspace.apiserver.http.users import UNAUTHENTICATED, find_login
 from clusterspace.errors import (
     ApiError,
+    AuthorityDropped,
     BadGateway,
     BadRequest,
     ClusterError,
@@ -412,7 +413,9 @@ class Recheck:
             # It may have ended by itself while we asked.
             if refusal is not None and context in self._open:
                 _log.info("long answer ended", user=context.user.name, reason=refusal.message)
-                context.end(refusal)
+                # Whose authority was dropped has, or gets, a certificate of the new one: to them
+                # it is the end that every watch has, after which clients go on where they were.
+                context.end(None if isinstance(refusal, AuthorityDropped) else refusal)
                 each.ends = math.inf  # and it is over in a moment: it is not ended every tick
             elif self._clock.now() >= each.ends:
                 each.ends = self._clock.now() + UNHEARD_SECONDS  # its issuer sees its end later

@@ -74,7 +74,7 @@ class RequestContext:
         """The headers as they came, with those that the chain takes away."""
         self.guards: list[Guard] = []
         """What else must still hold while a long answer goes on, beyond what the chain asks."""
-        self.on_end: Callable[[ApiError], None] | None = None
+        self.on_end: Callable[[ApiError | None], None] | None = None
         """How a long answer says why it ends, where it can."""
         self.on_initialized: Callable[[], None] | None = None
         """Who waits for a long answer to have begun: until then it costs what a list does."""
@@ -86,8 +86,11 @@ class RequestContext:
         """Return the first value of a request header, or an empty string."""
         return self.request.headers.get(name) or ""
 
-    def end(self, error: ApiError) -> None:
-        """End a long answer before its time; one that cannot say why is cut."""
+    def end(self, error: ApiError | None) -> None:
+        """End a long answer before its time, without an error if its client may come again.
+
+        One that cannot say why is cut.
+        """
         if self.on_end is not None:
             self.on_end(error)
         else:

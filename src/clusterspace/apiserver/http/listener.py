@@ -84,6 +84,13 @@ class HttpServer:
         self._sweeper = Alarm(clock, self._sweep)
         self._is_swept = False
 
+    def use_tls(self, tls: ssl.SSLContext) -> None:
+        """Shake hands with another context from now on; open connections keep theirs.
+
+        What was agreed with the old one is no use with the new one: sessions are not resumed.
+        """
+        self._tls = tls
+
     @property
     def addresses(self) -> list[tuple[str, int]]:
         """Host and port of every listening socket."""

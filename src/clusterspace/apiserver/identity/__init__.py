@@ -10,7 +10,8 @@ revocations.py             credentials that were revoked, in memory for every re
 agents.py                  agents of clusters: their names, and whose certificates no longer count
 nodes.py                   who is a node, and for which accounts it may have tokens
 certificates/              certificate requests: judged, approved, signed
-authority.py               our own certificate authority; our own certificates, renewed
+authority.py               our own certificate authorities, one of which signs; certificates
+credentials_in_use.py      who still uses what an authority or a key signed that is on its way out
 config_maps.py             cluster-info and whose client certificates count, published for others
 following.py               how controllers here follow, read and write the store
 

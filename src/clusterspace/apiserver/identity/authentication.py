@@ -1,5 +1,6 @@
 """Everything about credentials that one hub needs: who asks, the verbs, the tasks."""
 
+import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -9,7 +10,7 @@ from clusterspace.apiserver.http.guards import Authorizer
 from clusterspace.apiserver.http.messages import Request, Response
 from clusterspace.apiserver.http.users import ANONYMOUS, User, login_of
 from clusterspace.apiserver.identity.agents import Revocations, cluster_of_agent
-from clusterspace.apiserver.identity.authority import KeyPair
+from clusterspace.apiserver.identity.authority import Authorities, TrustBundle, is_vouched_for
 from clusterspace.apiserver.identity.bearer_tokens import (
     API_AUDIENCE,
     BearerTokens,
@@ -26,17 +27,22 @@ from clusterspace.apiserver.identity.config_maps import (
     ClusterInfo,
     TokenTracking,
 )
+from clusterspace.apiserver.identity.credentials_in_use import (
+    CredentialsInUse,
+    publish_forever,
+)
 from clusterspace.apiserver.identity.oidc import OidcTokens
 from clusterspace.apiserver.identity.revocations import RevocationCache
 from clusterspace.apiserver.identity.service_account_tokens import (
+    IssuerDocuments,
     ServiceAccountTokens,
-    SigningKey,
+    TokenKeys,
     TokenRequestVerb,
 )
 from clusterspace.apiserver.identity.service_accounts import NamespaceAccounts, TokenSecrets
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.verbs.resource_request import ResourceRequest
-from clusterspace.errors import Unauthorized
+from clusterspace.errors import AuthorityDropped, Unauthorized
 from clusterspace.kube import statuses
 
 Verbs: TypeAlias = Mapping[tuple[str, str], Callable[[ResourceRequest], Awaitable[Response | None]]]
@@ -52,21 +58,37 @@ class HubAuthenticator:
     """
 
     def __init__(
-        self, hub: HubState, tokens: BearerTokens, revoked: RevocationCache, agents: Revocations
+        self,
+        hub: HubState,
+        tokens: BearerTokens,
+        revoked: RevocationCache,
+        agents: Revocations,
+        authorities: Callable[[], Authorities],
+        in_use: CredentialsInUse,
     ) -> None:
         self._hub = hub
         self._tokens = tokens
         self._revoked = revoked
         self._agents = agents
+        self._authorities = authorities
+        self._in_use = in_use
 
     async def authenticate(self, request: Request) -> User:
         """Return who asks; Unauthorized when the credential does not count."""
         if request.peer_certificate is not None:
             # Whose certificate it is does not change on a connection, and is read once. Whether
             # it still counts is asked with every request: it may have been revoked or have ended.
-            login = login_of(request, request.peer_certificate, self._hub.clock.now())
+            now, certificate = self._hub.clock.now(), request.peer_certificate
+            login = login_of(request, certificate, now)
+            # TLS asked who signed it when the connection was opened, perhaps long ago.
+            authorities = self._authorities()
+            if login.authority not in authorities.key_ids and (
+                login.authority or not is_vouched_for(certificate, authorities.bundle)
+            ):
+                raise AuthorityDropped
             if self._revoked.current.covers(login):
                 raise statuses.unauthorized()
+            self._in_use.note(login.authority, login.user.name, now)
             cluster = cluster_of_agent(login.user.name, login.user.groups)
             if cluster and await self._agents.covers(cluster, login.issued):
                 raise statuses.unauthorized()
@@ -91,10 +113,15 @@ class HubAuthenticator:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The secrets of one installation: its authority, and the key behind its tokens."""
+    """The secrets of one installation: its authorities, and the keys behind its tokens."""
 
-    authority: KeyPair
-    tokens: SigningKey
+    authorities: Authorities
+    tokens: TokenKeys
+
+    @property
+    def are_rolling(self) -> bool:
+        """Whether one of them takes over from another."""
+        return bool(self.authorities.others or self.tokens.others)
 
 
 class Authentication:
@@ -108,8 +135,9 @@ class Authentication:
         issuers: OidcTokens | None = None,
     ) -> None:
         self._hub = hub
-        self._keys = keys
-        self._accounts = ServiceAccountTokens(hub, keys.tokens)
+        self._trust = TrustBundle(keys.authorities.bundle)
+        self._in_use = CredentialsInUse()
+        self._accounts = ServiceAccountTokens(hub, keys.tokens, self._in_use)
         self._bootstrap = BootstrapTokens(hub)
         self._agents = Revocations(hub)
         self.revoked = RevocationCache(hub)
@@ -118,10 +146,30 @@ class Authentication:
         kinds = (self._accounts, self._bootstrap, static_tokens)
         kinds = (*kinds, *(() if issuers is None else (issuers,)))
         self._bearers = BearerTokens(kinds, lambda user: self.revoked.current.denies(user))
+        issuer = Issuer(keys.authorities.signing.pair)
+        self._signer = CertificateSigner(hub, self._bootstrap, issuer)
+        self.documents = IssuerDocuments(self._accounts)
+        """What others read to check tokens of ours."""
+        self.use(keys)
 
-    def authenticator(self) -> HubAuthenticator:
-        """Return who finds out who asks."""
-        return HubAuthenticator(self._hub, self._bearers, self.revoked, self._agents)
+    def use(self, keys: Keys) -> None:
+        """Sign with these keys and believe what they signed, from now on; publish whom to trust."""
+        self._authorities = keys.authorities
+        self._signer.issuer = Issuer(keys.authorities.signing.pair)
+        self._accounts.use(keys.tokens)
+        self._in_use.roll(is_rolling=keys.are_rolling)
+        self._trust.replace(keys.authorities.bundle)
+
+    def authenticator(self, *, takes_notes: bool = True) -> HubAuthenticator:
+        """Return who finds out who asks; for streams that were opened before, without notes."""
+        return HubAuthenticator(
+            self._hub,
+            self._bearers,
+            self.revoked,
+            self._agents,
+            lambda: self._authorities,
+            self._in_use if takes_notes else CredentialsInUse(),
+        )
 
     def verbs(self, authorizer: Authorizer) -> Verbs:
         """Return the verbs that issue and review credentials."""
@@ -138,9 +186,11 @@ class Authentication:
             (f"{_REQUESTS}/status", "patch"): requests.patch_status,
         }
 
-    def own_tasks(self) -> Tasks:
+    def own_tasks(self, server: str) -> Tasks:
         """Return the background tasks of every server, however many share a store."""
+        notes = f"hub-{hashlib.sha256(server.encode()).hexdigest()[:8]}"
         return {
+            "credentials in use": lambda: publish_forever(self._hub, self._in_use, notes),
             # Whoever sees a cluster go enters its agent, once more or for the first time: a server
             # that takes over from another would not know what happened in between.
             "agents that left": self._agents.run,
@@ -152,15 +202,14 @@ class Authentication:
 
         `server` is the URL newcomers reach us at.
         """
-        hub, authority = self._hub, self._keys.authority.certificate
-        issuer = Issuer(self._keys.authority)
+        hub, trust = self._hub, self._trust
         return {
-            "service accounts": NamespaceAccounts(hub, authority).run,
-            "token secrets": TokenSecrets(hub, self._accounts, authority).run,
-            "certificate requests": CertificateSigner(hub, self._bootstrap, issuer).run,
+            "service accounts": NamespaceAccounts(hub, trust).run,
+            "token secrets": TokenSecrets(hub, self._accounts, trust).run,
+            "certificate requests": self._signer.run,
             "certificate request expiry": lambda: expire_requests(hub),
             "bootstrap token expiry": lambda: expire_tokens(hub),
-            "client authority": ClientAuthority(hub, authority).run,
+            "client authority": ClientAuthority(hub, trust).run,
             "token tracking": TokenTracking(hub).run,
-            "cluster info": ClusterInfo(hub, server, authority).run,
+            "cluster info": ClusterInfo(hub, server, trust).run,
         }

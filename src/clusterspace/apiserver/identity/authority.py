@@ -1,16 +1,26 @@
-"""A certificate authority of our own: EC keys, server and client certificates, and their renewal.
+"""Certificate authorities of our own: EC keys, server and client certificates, and their renewal.
 
-Our own certificates are renewed before they expire, without a restart.
+Our own certificates are renewed before they expire, without a restart. An authority is replaced by
+another one with an overlap in which both are trusted:
+
+    old                 old signs
+    old, new            both are trusted, old signs         (new is made known to everybody)
+    new, old            both are trusted, new signs         (certificates are issued anew)
+    new                 old is trusted no longer
+
+Whoever hears of none of this trusts the old one alone. For them a server shows, behind its own
+certificate, one in which the old authority vouches for the new one.
 """
 
 import ipaddress
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import structlog
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -59,8 +69,9 @@ class Authority:
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         builder = _builder(subject, subject, key.public_key(), now, AUTHORITY_LIFE)
         certificate = (
-            # A length of 0: it signs certificates, and no other authorities.
-            builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            # A length of 1: one day it vouches for the authority that takes its place, and that
+            # one signs certificates and no other authorities.
+            builder.add_extension(x509.BasicConstraints(ca=True, path_length=1), critical=True)
             .add_extension(_key_usage(signs_certificates=True), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
             .sign(key, hashes.SHA256())
@@ -83,6 +94,37 @@ class Authority:
     def pair(self) -> KeyPair:
         """The authority's own certificate and key."""
         return KeyPair(_pem(self._certificate), _key_pem(self._key))
+
+    @property
+    def key_id(self) -> str:
+        """What certificates call this authority's key, in hex."""
+        return key_id_of(self._certificate)
+
+    def vouch_for(self, successor: "Authority") -> bytes:
+        """Return a certificate in PEM in which this authority vouches for another one's key.
+
+        Empty when nobody would believe it: earlier authorities were made to sign no others.
+        """
+        basic = self._certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+        if basic.path_length == 0:
+            return b""
+        theirs = successor._certificate
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(theirs.subject)
+            .issuer_name(self._certificate.subject)
+            .public_key(theirs.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(theirs.not_valid_before_utc)
+            .not_valid_after(min(theirs.not_valid_after_utc, self._certificate.not_valid_after_utc))
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_key_usage(signs_certificates=True), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier(bytes.fromhex(successor.key_id)), False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), False
+            )
+        )
+        return _pem(builder.sign(self._key, hashes.SHA256()))
 
     def issue_server(self, names: Sequence[str], now: float) -> KeyPair:
         """Issue a certificate for a server that is reached by these host names and addresses."""
@@ -123,6 +165,114 @@ class Authority:
         if alternatives is not None:
             builder = builder.add_extension(alternatives, critical=False)
         return KeyPair(_pem(builder.sign(self._key, hashes.SHA256())), _key_pem(key))
+
+
+def key_id_of(certificate: x509.Certificate) -> str:
+    """Return what certificates that an authority signs call its key, in hex."""
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
+    except x509.ExtensionNotFound:
+        computed = x509.SubjectKeyIdentifier.from_public_key(certificate.public_key())
+        return computed.digest.hex()
+    return found.value.digest.hex()
+
+
+def signer_of(certificate_pem: bytes) -> str:
+    """Return which key signed a certificate, in hex; empty when it does not say."""
+    extensions = x509.load_pem_x509_certificate(certificate_pem).extensions
+    try:
+        found = extensions.get_extension_for_class(x509.AuthorityKeyIdentifier)
+    except x509.ExtensionNotFound:
+        return ""
+    return (found.value.key_identifier or b"").hex()
+
+
+def read_bundle(bundle: bytes) -> tuple[x509.Certificate, ...]:
+    """Return the certificates of a PEM file; UnreadableCertificate when there are none."""
+    try:
+        return tuple(x509.load_pem_x509_certificates(bundle))
+    except ValueError as error:
+        raise UnreadableCertificate(f"the authorities' PEM cannot be read: {error}") from error
+
+
+@dataclass(frozen=True)
+class Authorities:
+    """Whom an installation trusts: the authority that signs, and those that came before or will."""
+
+    signing: Authority
+    others: tuple[x509.Certificate, ...] = ()
+    chain: bytes = b""
+    """What a server shows behind its own certificate, in PEM."""
+    key_ids: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        ids = {self.signing.key_id, *map(key_id_of, self.others)}
+        object.__setattr__(self, "key_ids", frozenset(ids))
+
+    @classmethod
+    def load(cls, bundle: bytes, key: bytes, chain: bytes = b"") -> "Authorities":
+        """Read the trusted authorities; the one whose key this is signs, wherever it stands.
+
+        So one file says who signs, and to replace it is one step: before and after it the key
+        belongs to an authority that is trusted.
+        """
+        trusted = read_bundle(bundle)
+        try:
+            private = serialization.load_pem_private_key(key, password=None)
+        except (ValueError, TypeError) as error:
+            raise UnreadableCertificate(f"the authority's key cannot be read: {error}") from error
+        if not isinstance(private, ec.EllipticCurvePrivateKey):
+            raise UnreadableCertificate("the authority's key is not an EC key")
+        public = private.public_key()
+        own = [each for each in trusted if each.public_key() == public]
+        if not own:
+            raise UnreadableCertificate("the authority's key is that of no trusted authority")
+        others = tuple(each for each in trusted if each.public_key() != public)
+        vouching = read_bundle(chain) if chain else ()
+        about_us = b"".join(_pem(each) for each in vouching if each.public_key() == public)
+        return cls(Authority(own[0], private), others, about_us)
+
+    @property
+    def bundle(self) -> bytes:
+        """All of them in PEM, the one that signs first."""
+        return self.signing.pair.certificate + b"".join(map(_pem, self.others))
+
+    def issue_server(self, names: Sequence[str], now: float) -> KeyPair:
+        """Issue a certificate for a server, with what else it has to show."""
+        pair = self.signing.issue_server(names, now)
+        return KeyPair(pair.certificate + self.chain, pair.key)
+
+
+class TrustBundle:
+    """The trusted authorities in PEM, as they are now; who publishes them hears of changes."""
+
+    def __init__(self, pem: bytes) -> None:
+        self.pem = pem
+        self._listeners: list[Callable[[], None]] = []
+
+    def replace(self, pem: bytes) -> None:
+        """Trust these from now on."""
+        if pem != self.pem:
+            self.pem = pem
+            for listener in tuple(self._listeners):
+                listener()
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call somebody at every change; return what ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+
+def is_vouched_for(certificate_der: bytes, bundle: bytes) -> bool:
+    """Whether a certificate that does not say who signed it was signed by a trusted authority."""
+    certificate = x509.load_der_x509_certificate(certificate_der)
+    for each in read_bundle(bundle):
+        try:
+            certificate.verify_directly_issued_by(each)
+        except (ValueError, TypeError, InvalidSignature):
+            continue
+        return True
+    return False
 
 
 def expires_at(certificate_pem: bytes) -> float:

@@ -22,6 +22,7 @@ from typing import Final
 import msgspec
 
 from clusterspace.apiserver.identity import bootstrap_tokens
+from clusterspace.apiserver.identity.authority import TrustBundle
 from clusterspace.apiserver.identity.following import (
     edit_config_map,
     follow,
@@ -93,9 +94,10 @@ def signatures(kubeconfig: str, secrets: Iterable[Object], now: float) -> dict[s
 class ClusterInfo:
     """Keeps `cluster-info` there, right and signed."""
 
-    def __init__(self, hub: HubState, server: str, authority: bytes) -> None:
+    def __init__(self, hub: HubState, server: str, trust: TrustBundle) -> None:
         self._hub = hub
-        self._kubeconfig = kubeconfig_of(server, authority)
+        self._server = server
+        self._trust = trust
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -107,16 +109,17 @@ class ClusterInfo:
             if key == info or key.startswith(secrets + "bootstrap-token-"):
                 await self.publish()
 
-        await follow(self._hub, (info, secrets), look)
+        await follow(self._hub, (info, secrets), look, self._trust)
 
     async def publish(self) -> None:
         """Write the kubeconfig and its signatures, if anything of it differs."""
         secrets = await list_objects(self._hub, "", "secrets", bootstrap_tokens.NAMESPACE)
-        signed = signatures(self._kubeconfig, secrets, self._hub.clock.now())
+        kubeconfig = kubeconfig_of(self._server, self._trust.pem)
+        signed = signatures(kubeconfig, secrets, self._hub.clock.now())
 
         def published(data: dict[str, str]) -> dict[str, str]:
             kept = {k: v for k, v in data.items() if not k.startswith(_SIGNATURE)}
-            return {**kept, _KUBECONFIG: self._kubeconfig, **signed}
+            return {**kept, _KUBECONFIG: kubeconfig, **signed}
 
         await edit_config_map(self._hub, *_INFO, published)
 
@@ -124,17 +127,17 @@ class ClusterInfo:
 class ClientAuthority:
     """Keeps `extension-apiserver-authentication` there and right; what others add there stays."""
 
-    def __init__(self, hub: HubState, authority: bytes) -> None:
+    def __init__(self, hub: HubState, trust: TrustBundle) -> None:
         self._hub = hub
-        self._authority = authority.decode()
+        self._trust = trust
 
     async def run(self) -> None:
         """Work until cancelled."""
-        await _keep(self._hub, _AUTHENTICATION, self.publish)
+        await _keep(self._hub, _AUTHENTICATION, self.publish, self._trust)
 
     async def publish(self) -> None:
-        """Write our authority, if anything else is there."""
-        own = {_CLIENT_AUTHORITY: self._authority}
+        """Write our authorities, if anything else is there."""
+        own = {_CLIENT_AUTHORITY: self._trust.pem.decode()}
         await edit_config_map(self._hub, *_AUTHENTICATION, lambda data: {**data, **own})
 
 
@@ -165,7 +168,10 @@ class TokenTracking:
 
 
 async def _keep(
-    hub: HubState, place: tuple[str, str], publish: Callable[[], Awaitable[None]]
+    hub: HubState,
+    place: tuple[str, str],
+    publish: Callable[[], Awaitable[None]],
+    trust: TrustBundle | None = None,
 ) -> None:
     """Publish a ConfigMap now and whenever it changes, until cancelled."""
     key = hub.catalog.get_storage("", "configmaps").key(*place)
@@ -175,4 +181,4 @@ async def _keep(
             await publish()
 
     await publish()
-    await follow(hub, (key,), look)
+    await follow(hub, (key,), look, trust)

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 import structlog
 
 from clusterspace.apiserver import forms
+from clusterspace.apiserver.identity.authority import TrustBundle
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.interface import Event
 from clusterspace.apiserver.writing import create_own, edit_own, write_of
@@ -43,16 +44,22 @@ class _Changes:
         self._keys: set[str] = set()
         self._woken = asyncio.Event()
         self.ended_by: StoreError | None = None
+        self.is_over = False
 
     def receive(self, events: tuple[Event, ...]) -> None:
         self.add(event.key for event in events)
 
     def end(self, reason: StoreError) -> None:
         self.ended_by = reason
-        self._woken.set()
+        self.begin_again()
 
     def add(self, keys: Iterable[str]) -> None:
         self._keys.update(keys)
+        self._woken.set()
+
+    def begin_again(self) -> None:
+        """Have everything listed and looked at once more."""
+        self.is_over = True
         self._woken.set()
 
     async def take(self) -> list[str]:
@@ -64,19 +71,25 @@ class _Changes:
         return taken
 
 
-async def follow(hub: HubState, prefixes: Sequence[str], look: Look) -> None:
-    """Look at every key under the prefixes, then at those that change, until cancelled."""
+async def follow(
+    hub: HubState, prefixes: Sequence[str], look: Look, trust: TrustBundle | None = None
+) -> None:
+    """Look at every key under the prefixes, then at those that change, until cancelled.
+
+    When the trusted authorities change, what publishes them looks at everything again.
+    """
     store = hub.store
     while True:
         changes = _Changes()
         # Subscribed before it is listed: what changes in between is looked at twice, not never.
         after = store.current_revision
         subscriptions = [store.subscribe(each, after=after, sink=changes) for each in prefixes]
+        forget = None if trust is None else trust.on_change(changes.begin_again)
         try:
             for prefix in prefixes:
                 page = await store.range(prefix)
                 changes.add(entry.key for entry in page.items)
-            while changes.ended_by is None:
+            while not changes.is_over:
                 failed: list[str] = []
                 for key in await changes.take():
                     try:
@@ -89,8 +102,12 @@ async def follow(hub: HubState, prefixes: Sequence[str], look: Look) -> None:
                     await hub.clock.sleep(RETRY_SECONDS)
                     changes.add(failed)
         finally:
+            if forget is not None:
+                forget()
             for subscription in subscriptions:
                 subscription.close()
+        if changes.ended_by is None:
+            continue
         _log.warning("objects are listed again", reason=str(changes.ended_by))
         await hub.clock.sleep(RETRY_SECONDS)
 

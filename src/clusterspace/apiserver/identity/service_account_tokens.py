@@ -13,15 +13,18 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
 
 import jwt
+import msgspec
 import structlog
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from clusterspace.apiserver.builtin_resources import BuiltinRules
+from clusterspace.apiserver.http.context import RequestContext, headers_for
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.responses import value_response
 from clusterspace.apiserver.http.users import AUTHENTICATED, User
 from clusterspace.apiserver.identity.bearer_tokens import API_AUDIENCE, Login, RefusedToken
+from clusterspace.apiserver.identity.credentials_in_use import CredentialsInUse
 from clusterspace.apiserver.identity.following import find_object, secret_text
 from clusterspace.apiserver.identity.nodes import token_refusal
 from clusterspace.apiserver.options import read_write_options
@@ -49,6 +52,8 @@ _log = structlog.get_logger(__name__)
 _UNENDING_ISSUER: Final = "kubernetes/serviceaccount"
 _UNENDING_CLAIM: Final = "kubernetes.io/serviceaccount/"
 _ALGORITHM: Final = "ES256"
+_JWKS: Final = "/openid/v1/jwks"
+_PEM_END: Final = b"-----END PUBLIC KEY-----"
 _EXTRA: Final = "authentication.kubernetes.io/"
 
 _LEEWAY_SECONDS: Final = 60.0
@@ -78,18 +83,62 @@ class UnreadableSigningKey(ClusterspaceError):
     """A PEM that does not hold an EC P-256 private key."""
 
 
-class SigningKey:
-    """An EC P-256 key that signs tokens, and the public half that checks them."""
+class VerifyingKey:
+    """The public half of an EC P-256 key: it tells that a token was signed with the other half."""
 
-    def __init__(self, private: ec.EllipticCurvePrivateKey) -> None:
-        self.private = private
-        self.public = private.public_key()
+    def __init__(self, public: ec.EllipticCurvePublicKey) -> None:
+        self.public = public
         # Verifiers know a key by the digest of its public half, as Kubernetes' do.
         der = self.public.public_bytes(
             serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
         )
-        digest = hashlib.sha256(der).digest()
-        self.key_id = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+        self.key_id = _base64url(hashlib.sha256(der).digest())
+
+    @classmethod
+    def load_all(cls, pem: bytes) -> "tuple[VerifyingKey, ...]":
+        """Read the public keys of a PEM file."""
+        keys: list[VerifyingKey] = []
+        for part in pem.split(_PEM_END)[:-1]:
+            try:
+                key = serialization.load_pem_public_key(part.strip() + _PEM_END)
+            except (ValueError, TypeError) as error:
+                raise UnreadableSigningKey(f"a public key cannot be read: {error}") from error
+            if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name != "secp256r1":
+                raise UnreadableSigningKey("a public key is not an EC P-256 key")
+            keys.append(cls(key))
+        return tuple(keys)
+
+    @property
+    def public_pem(self) -> bytes:
+        """The public key, for whoever checks tokens."""
+        return self.public.public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+
+    def as_jwk(self) -> Object:
+        """Return the key as a JSON Web Key."""
+        point = self.public.public_numbers()
+        return {
+            "use": "sig",
+            "kty": "EC",
+            "kid": self.key_id,
+            "crv": "P-256",
+            "alg": _ALGORITHM,
+            "x": _base64url(point.x.to_bytes(32)),
+            "y": _base64url(point.y.to_bytes(32)),
+        }
+
+
+def _base64url(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+class SigningKey(VerifyingKey):
+    """An EC P-256 key that signs tokens, and the public half that checks them."""
+
+    def __init__(self, private: ec.EllipticCurvePrivateKey) -> None:
+        super().__init__(private.public_key())
+        self.private = private
 
     @classmethod
     def create(cls) -> "SigningKey":
@@ -115,6 +164,19 @@ class SigningKey:
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class TokenKeys:
+    """The key that signs tokens, and those whose tokens count besides."""
+
+    signing: SigningKey
+    others: tuple[VerifyingKey, ...] = ()
+
+    @property
+    def by_id(self) -> dict[str, VerifyingKey]:
+        """Every key whose tokens count, by what tokens call it."""
+        return {each.key_id: each for each in (self.signing, *self.others)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,11 +337,24 @@ def user_of(claims: Claims) -> User:
 class ServiceAccountTokens:
     """Issues tokens of service accounts, and finds out whose they are."""
 
-    def __init__(self, hub: HubState, key: SigningKey) -> None:
+    def __init__(
+        self, hub: HubState, keys: TokenKeys, in_use: CredentialsInUse | None = None
+    ) -> None:
         self._hub = hub
-        self._key = key
-        self._known: OrderedDict[bytes, Claims] = OrderedDict()
-        """Claims by the digest of their token, least recently used first; no token is kept."""
+        self._signing = keys.signing
+        self._verifying = keys.by_id
+        self._in_use = in_use
+        self._known: OrderedDict[bytes, tuple[Claims, str]] = OrderedDict()
+        """Claims by the digest of their token, with the id of the key that signed it, least
+        recently used first; no token is kept."""
+
+    def use(self, keys: TokenKeys) -> None:
+        """Sign with another key, and believe others, from now on."""
+        self._signing, self._verifying = keys.signing, keys.by_id
+
+    def jwks(self) -> Object:
+        """Return the keys by which anybody can check tokens."""
+        return {"keys": [each.as_jwk() for each in self._verifying.values()]}
 
     def issue(self, spec: TokenSpec) -> str:
         """Return a token that expires."""
@@ -291,14 +366,15 @@ class ServiceAccountTokens:
         return self._sign(secret_claims(namespace, account, secret))
 
     def _sign(self, body: Object) -> str:
-        headers = {"typ": None, "kid": self._key.key_id}
-        return jwt.encode(body, self._key.private, _ALGORITHM, headers)
+        headers = {"typ": None, "kid": self._signing.key_id}
+        return jwt.encode(body, self._signing.private, _ALGORITHM, headers)
 
     async def check(self, token: str, audiences: Sequence[str]) -> Login | None:
         """Return whose token it is; None for a token we did not sign."""
-        claims = self._read(token)
-        if claims is None:
+        found = self._read(token)
+        if found is None:
             return None
+        claims, key_id = found
         # That the signature is good is remembered. Whether the token still counts is looked up
         # with every use: its account, the objects it is bound to, the Secret it lies in.
         check_times(claims, self._hub.clock.now())
@@ -321,6 +397,9 @@ class ServiceAccountTokens:
             await self._record_use(secret)
             if labels_of(secret).get(_INVALID_SINCE):
                 raise RefusedToken("the secret of the token has been marked invalid")
+        if self._in_use is not None:
+            user = username_of(claims.namespace, claims.account.name)
+            self._in_use.note(key_id, user, self._hub.clock.now())
         return Login(user_of(claims), shared)
 
     async def _record_use(self, secret: Object) -> None:
@@ -346,26 +425,64 @@ class ServiceAccountTokens:
             # A full disk must not lock out who could mend it. The next use tries again.
             _log.warning("use of a token is not recorded", secret=key, reason=str(error))
 
-    def _read(self, token: str) -> Claims | None:
-        """Return the claims of a token, or None when its signature is not ours."""
+    def _read(self, token: str) -> tuple[Claims, str] | None:
+        """Return the claims of a token and who signed it; None when its signature is not ours."""
         digest = hashlib.sha256(token.encode()).digest()
         known = self._known.get(digest)
         if known is not None:
+            if known[1] not in self._verifying:
+                return None  # that its signature was good does not outlive the key
             self._known.move_to_end(digest)
             return known
         try:
-            body = jwt.decode(
-                token,
-                self._key.public,
-                algorithms=[_ALGORITHM],
-                options=cast("Any", _SIGNATURE_ONLY),
-            )
+            # By the name it gives; tokens that give none were signed by one of the keys, too.
+            named = self._verifying.get(str(jwt.get_unverified_header(token).get("kid")))
         except jwt.PyJWTError:
             return None
-        claims = self._known[digest] = read_claims(body)
-        if len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
-        return claims
+        for key in self._verifying.values() if named is None else (named,):
+            try:
+                body = jwt.decode(
+                    token,
+                    key.public,
+                    algorithms=[_ALGORITHM],
+                    options=cast("Any", _SIGNATURE_ONLY),
+                )
+            except jwt.PyJWTError:
+                continue
+            found = self._known[digest] = (read_claims(body), key.key_id)
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+            return found
+        return None
+
+
+class IssuerDocuments:
+    """What others read who check our tokens by themselves: OIDC discovery, and the keys."""
+
+    def __init__(self, tokens: ServiceAccountTokens) -> None:
+        self._tokens = tokens
+        self.server = ""
+        """The URL at which this server is reached."""
+
+    def answer(self, context: RequestContext) -> Response | None:
+        """Answer one of the two paths; None for others."""
+        if context.info.path == _JWKS:
+            media_type, content = "application/jwk-set+json", self._tokens.jwks()
+        elif context.info.path == "/.well-known/openid-configuration":
+            media_type = "application/json"
+            content = {
+                "issuer": API_AUDIENCE,
+                "jwks_uri": f"{self.server}{_JWKS}",
+                "response_types_supported": ["id_token"],
+                "subject_types_supported": ["public"],
+                "id_token_signing_alg_values_supported": [_ALGORITHM],
+            }
+        else:
+            return None
+        # Not for an hour, as Kubernetes has it: a new key is shown two minutes before it signs.
+        headers = [each for each in headers_for(context, media_type) if each[0] != "Cache-Control"]
+        headers.append(("Cache-Control", "public, max-age=60"))
+        return Response(200, headers, msgspec.json.encode(content))
 
 
 # -- TokenRequest: a token of an account, for an audience, for a while -------------------------

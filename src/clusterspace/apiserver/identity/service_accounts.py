@@ -14,6 +14,7 @@ import structlog
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
+from clusterspace.apiserver.identity.authority import TrustBundle
 from clusterspace.apiserver.identity.following import (
     MANAGER,
     encoded,
@@ -63,9 +64,9 @@ ACCOUNT_UID: Final = "kubernetes.io/service-account.uid"
 class NamespaceAccounts:
     """Follows namespaces, and puts back what somebody deletes."""
 
-    def __init__(self, hub: HubState, authority: bytes) -> None:
+    def __init__(self, hub: HubState, trust: TrustBundle) -> None:
         self._hub = hub
-        self._authority = authority.decode()
+        self._trust = trust
         self._namespaces = hub.catalog.get_storage("", "namespaces")
         self._accounts = hub.catalog.get_storage("", "serviceaccounts")
         self._maps = hub.catalog.get_storage("", "configmaps")
@@ -73,7 +74,8 @@ class NamespaceAccounts:
     async def run(self) -> None:
         """Work until cancelled."""
         followed = (self._namespaces, self._accounts, self._maps)
-        await follow(self._hub, [each.prefix() for each in followed], self._look)
+        prefixes = [each.prefix() for each in followed]
+        await follow(self._hub, prefixes, self._look, self._trust)
 
     async def _look(self, key: str) -> None:
         if key.startswith(self._namespaces.prefix()):
@@ -86,20 +88,19 @@ class NamespaceAccounts:
         found = await find_object(self._hub, "", "namespaces", "", namespace)
         if found is None or is_being_deleted(found):
             return
+        data = {_KEY: self._trust.pem.decode()}
         account: Object = {"apiVersion": "v1", "kind": "ServiceAccount"}
         await self._make(self._accounts, account, namespace, ACCOUNT)
         authority: Object = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"annotations": {_DESCRIPTION: _ABOUT}},
-            "data": {_KEY: self._authority},
+            "data": data,
         }
         await self._make(self._maps, authority, namespace, AUTHORITY)
 
         def corrected(existing: Object) -> Object:
-            if find_at(existing, "data") == {_KEY: self._authority}:
-                return existing
-            return {**existing, "data": {_KEY: self._authority}}
+            return existing if find_at(existing, "data") == data else {**existing, "data": data}
 
         write = write_of(self._hub, self._maps, manager=MANAGER)
         key = self._maps.key(namespace, AUTHORITY)
@@ -139,16 +140,17 @@ def plan_secret(secret: Object, account: Object | None, authority: bytes) -> Tok
 class TokenSecrets:
     """Follows Secrets and service accounts, and keeps the ones in step with the others."""
 
-    def __init__(self, hub: HubState, tokens: ServiceAccountTokens, authority: bytes) -> None:
+    def __init__(self, hub: HubState, tokens: ServiceAccountTokens, trust: TrustBundle) -> None:
         self._hub = hub
         self._tokens = tokens
-        self._authority = authority
+        self._trust = trust
         self._secrets = hub.catalog.get_storage("", "secrets")
         self._accounts = hub.catalog.get_storage("", "serviceaccounts")
 
     async def run(self) -> None:
         """Work until cancelled."""
-        await follow(self._hub, (self._secrets.prefix(), self._accounts.prefix()), self._look)
+        prefixes = (self._secrets.prefix(), self._accounts.prefix())
+        await follow(self._hub, prefixes, self._look, self._trust)
 
     async def _look(self, key: str) -> None:
         namespace, name = key.rsplit("/", 2)[1:]
@@ -166,7 +168,7 @@ class TokenSecrets:
             return
         account_name = annotations_of(secret).get(ACCOUNT_NAME, "")
         account = await find_object(self._hub, "", "serviceaccounts", namespace, account_name)
-        match plan_secret(secret, account, self._authority):
+        match plan_secret(secret, account, self._trust.pem):
             case TokenSecretPlan.FILL:
                 await self._fill(secret, cast("Object", account))
             case TokenSecretPlan.REMOVE:
@@ -196,7 +198,7 @@ class TokenSecrets:
             existing = cast("Object", secret.get("data") or {})
             data = {
                 **existing,
-                "ca.crt": encoded(self._authority),
+                "ca.crt": encoded(self._trust.pem),
                 "namespace": encoded(namespace.encode()),
                 "token": existing.get("token") or encoded(token.encode()),
             }

@@ -13,7 +13,7 @@ clusters.py     `clusters`, `cordon`, `uncordon`, `taint`, `kubeconfig`
 workloads.py    `promote`, `resume`
 why.py          `why`: an object followed to its clusters, or back from one
 store.py        `store`: back up, restore and check the hub's data
-certs.py        `certs`: revoke credentials
+certs.py        `certs`: rotate keys and authorities, revoke credentials
 audit.py        `audit`: find out whether an audit log was tampered with
 config.py       `config`, `version`, `completion`
 """

@@ -1,4 +1,4 @@
-"""`clusterspace certs`: credentials that are revoked, and take their holders' streams along."""
+"""`clusterspace certs`: authorities and keys that are replaced, credentials that are revoked."""
 
 from pathlib import Path
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from clusterspace.cli.options import HubOptions, hub_options
-from clusterspace.cli.output import Line, Listing, output_option, show
+from clusterspace.cli.output import ExitCode, Line, Listing, output_option, show
 from clusterspace.cli.running import run
 
 _FILE: Final = click.Path(path_type=Path)
@@ -15,7 +15,69 @@ _COLUMNS: Final = ("KEY", "USER", "REVOKED", "UNTIL", "REASON")
 
 @click.group()
 def certs() -> None:
-    """Revoke credentials, and show which are."""
+    """Rotate keys and authorities, revoke credentials."""
+
+
+@certs.command()
+@click.option(
+    "--data-dir",
+    type=_FILE,
+    default=Path(".clusterspace"),
+    show_default=True,
+    help="Data directory of `up`, of a hub, or of a fleet API server.",
+)
+@click.option(
+    "--overlap",
+    "overlap_seconds",
+    type=click.FloatRange(min=0),
+    default=120.0,
+    show_default=True,
+    help="Seconds in which everybody gets to know the new ones before they sign.",
+)
+@click.option(
+    "--unused-for",
+    "unused_seconds",
+    type=click.FloatRange(min=0),
+    default=86400.0,
+    show_default=True,
+    help="Seconds without use after which the old ones are dropped.",
+)
+@click.option("--force", is_flag=True, help="Drop the old ones whoever uses them.")
+@click.option("--dry-run", is_flag=True, help="Say how far it is, and change nothing.")
+def rotate(
+    *, data_dir: Path, overlap_seconds: float, unused_seconds: float, force: bool, dry_run: bool
+) -> None:
+    """Replace certificate authorities and the key of ServiceAccount tokens, without a restart.
+
+    New ones are made and trusted beside the old; after the overlap they sign; once nobody has used
+    what the old ones signed, those are dropped. Run it again to go on: after an interruption at any
+    point, and until it says that all is done. It ends with 1 while the old ones are trusted.
+
+    \b
+    Examples:
+      clusterspace certs rotate --dry-run
+      clusterspace certs rotate
+      clusterspace certs rotate --data-dir /var/lib/clusterspace/hub --overlap 3600
+    """
+    from clusterspace.roots.rotation import Pace, plan
+    from clusterspace.roots.rotation import rotate as rotate_keys
+
+    if dry_run:
+        for what, stage in plan(data_dir):
+            click.echo(f"{what}: {stage.value}")
+        return
+    pace = Pace(overlap_seconds, unused_seconds, is_forced=force)
+    outcome = run(lambda: rotate_keys(data_dir, pace, click.echo))
+    if outcome.is_done:
+        click.echo("Done: the old ones are gone.")
+        return
+    for each in outcome.users:
+        click.echo(f"{each.user} uses {each.what}" + (f", last at {each.at}" if each.at else ""))
+    click.echo(
+        "The old ones are still trusted. Give new certificates and tokens to whoever uses them, and"
+        " run this again; --force drops the old ones at once."
+    )
+    raise SystemExit(ExitCode.FAILED)
 
 
 @certs.command()

@@ -46,8 +46,7 @@ from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.guards import Decision
 from clusterspace.apiserver.http.messages import Request
 from clusterspace.apiserver.http.request_info import Query, RequestInfo
-from clusterspace.apiserver.http.revocations import NOTHING_REVOKED, RevocationList
-from clusterspace.apiserver.http.users import ANONYMOUS, User, login_of
+from clusterspace.apiserver.http.users import ANONYMOUS, CertificateLogin, User, login_of
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.errors import MalformedSelector
@@ -130,11 +129,12 @@ class FleetAuthenticator:
         self,
         hub: ClusterClient,
         clock: Clock,
-        revoked: Callable[[], RevocationList] = lambda: NOTHING_REVOKED,
+        check: Callable[[CertificateLogin], None] = lambda _: None,
     ) -> None:
         self._hub = hub
         self._clock = clock
-        self._revoked = revoked
+        self._check = check
+        """Raises Unauthorized for a certificate that counts no longer, itself or who signed it."""
         self._users: _Memory[User] = _Memory(clock)
 
     def forget(self) -> None:
@@ -146,8 +146,7 @@ class FleetAuthenticator:
         header = request.headers.get("authorization")
         if request.peer_certificate is not None:
             login = login_of(request, request.peer_certificate, self._clock.now())
-            if self._revoked().covers(login):
-                raise statuses.unauthorized()
+            self._check(login)
             user = login.user
         elif not header:
             user = ANONYMOUS

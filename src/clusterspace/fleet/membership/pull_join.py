@@ -46,14 +46,13 @@ from clusterspace.fleet.membership.member_access import (
     refuse_leaving,
 )
 from clusterspace.fleet.membership.registration import (
+    CLUSTER_INFO,
     KeyedCertificate,
     obtain_certificate,
     refuse_name,
     registration_secret,
 )
 from clusterspace.kube.objects import Object, annotations_of, find_at, is_being_deleted
-
-CLUSTER_INFO: Final = ResourcePath(manifests.CONFIG_MAPS, "kube-public", "cluster-info")
 
 _ALGORITHM: Final = "sha256:"
 _PIN: Final = re.compile(r"sha256:[0-9a-f]{64}")

@@ -57,6 +57,11 @@ LONGEST_NAME: Final = 64 - len(AGENT_USER_PREFIX)
 _KUBERNETES_SIGNER: Final = "kubernetes.io/kube-apiserver-client"
 _CERTIFICATE_SECONDS: Final = 24 * 3600
 """What our own hub gives an agent at most, and what any other is asked for."""
+CLUSTER_INFO: Final = ResourcePath(
+    GroupVersionResource("", "v1", "configmaps"), "kube-public", "cluster-info"
+)
+TRUST_SECONDS: Final = 60.0
+"""Between two questions whom to trust to be the hub."""
 
 _POLL_SECONDS: Final = 0.2
 _LIFE_USED: Final = 0.5
@@ -76,14 +81,15 @@ class AgentCredentials:
     """What the agent shows the hub: always a certificate with its own key, never a mix."""
 
     def __init__(self, authority: bytes, keyed: KeyedCertificate) -> None:
-        self._authority = authority
+        self.authority = authority
+        """Whom to trust to be the hub."""
         self.current = keyed
 
     async def get(self) -> Credential:
         """Return the credential to use now."""
         # Read once: certificate and key are replaced together, by whoever renews them.
         keyed = self.current
-        return Credential("", TlsMaterial(self._authority, keyed.certificate, keyed.key))
+        return Credential("", TlsMaterial(self.authority, keyed.certificate, keyed.key))
 
     def refused(self) -> bool:
         """Return False: asking again gives no other credential."""
@@ -124,6 +130,21 @@ def is_renewal_due(certificate: bytes, now: float) -> bool:
     read = x509.load_pem_x509_certificate(certificate)
     start, end = read.not_valid_before_utc.timestamp(), read.not_valid_after_utc.timestamp()
     return now >= start + (end - start) * _LIFE_USED
+
+
+def is_signed_by_first(certificate: bytes, authority: bytes) -> bool:
+    """Whether the authority signed a certificate that the hub names first: the one that signs now.
+
+    True when that cannot be told: such a certificate is renewed in its time.
+    """
+    read = x509.load_pem_x509_certificate(certificate).extensions
+    try:
+        first = x509.load_pem_x509_certificates(authority)[0].extensions
+        signer = read.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier
+        key_id = first.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest
+    except (ValueError, IndexError, x509.ExtensionNotFound):
+        return True
+    return signer == key_id
 
 
 def request_name(cluster_name: str, random: Random) -> str:
@@ -272,6 +293,7 @@ class RegistrationRenewal:
         credentials: AgentCredentials,
         *,
         look_seconds: float = LOOK_SECONDS,
+        trust_seconds: float = TRUST_SECONDS,
     ) -> None:
         self._member = member
         self._hub = hub
@@ -279,6 +301,9 @@ class RegistrationRenewal:
         self._clock = hub.connection.clock
         self._random = hub.connection.random
         self._look_seconds = look_seconds
+        self._trust_seconds = trust_seconds
+        # Agents that were started together do not all ask together.
+        self._asked_at = self._clock.monotonic() - self._random.random() * trust_seconds
 
     async def run(self) -> None:
         """Look again and again; return when the registration is gone."""
@@ -297,18 +322,49 @@ class RegistrationRenewal:
         if secret is None:
             return False
         registration = read_registration(secret)
+        name, authority = registration.cluster_name, await self._current_authority(registration)
         self._credentials.current = registration.keyed
-        if is_renewal_due(registration.keyed.certificate, self._clock.now()):
-            name = registration.cluster_name
+        self._credentials.authority = authority
+        keyed = registration.keyed
+        is_due = is_renewal_due(keyed.certificate, self._clock.now())
+        if authority != registration.authority:
+            is_due = is_due or not is_signed_by_first(keyed.certificate, authority)
+        if is_due:
             keyed = await obtain_certificate(
                 self._hub, name, clock=self._clock, random=self._random
             )
-            data = registration_data(name, registration.hub.server, registration.authority, keyed)
+        if keyed is not registration.keyed or authority != registration.authority:
+            data = registration_data(name, registration.hub.server, authority, keyed)
             # Written first, used then: an agent that is killed here starts with the new one, and
             # a registration that somebody replaced meanwhile refuses ours with a conflict. The old
             # certificate stays good for the other half of its life, so connections that are open
             # go on with it, and nothing has to happen at once.
             await commit(self._member, REGISTRATION_PLACE, secret, {**secret, "data": data})
             self._credentials.current = keyed
-            _log.info("certificate renewed", cluster=name)
+            _log.info("registration renewed", cluster=name)
         return True
+
+    async def _current_authority(self, registration: Registration) -> bytes:
+        """Return whom to trust to be the hub, as the hub says; every minute, it is asked anew.
+
+        It is believed because who answers is the hub: by those we have trusted so far. One of
+        those must be among the hub's own; otherwise it is reached through somebody else, whom to
+        trust is not for the hub to say. What cannot be read changes nothing.
+        """
+        now, known = self._clock.monotonic(), registration.authority
+        if now < self._asked_at + self._trust_seconds:
+            return known
+        self._asked_at = now
+        try:
+            info = await self._hub.get(CLUSTER_INFO)
+            content = str(find_at(info, "data", "kubeconfig") or "")
+            clusters = parse_kubeconfig(content.encode(), place="cluster-info").clusters.values()
+            bundles = [each.pem("certificate-authority").data for each in clusters]
+            published = b"".join(bundles)
+            named = set(x509.load_pem_x509_certificates(published))
+            is_own = not named.isdisjoint(x509.load_pem_x509_certificates(known))
+        except (ApiError, ClusterError, UnusableKubeconfig, ValueError) as error:
+            # Another API server than ours has no such thing; ours may be too old to let us read it.
+            _log.debug("whom to trust was not read", reason=str(error))
+            return known
+        return published if is_own else known

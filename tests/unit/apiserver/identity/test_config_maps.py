@@ -6,6 +6,7 @@ import base64
 import yaml
 from tests.unit.apiserver.identity.subjects import AUTHORITY, MemoryHub
 
+from clusterspace.apiserver.identity.authority import TrustBundle
 from clusterspace.apiserver.identity.bootstrap_tokens import TYPE, cluster_token_secret
 from clusterspace.apiserver.identity.config_maps import ClusterInfo, kubeconfig_of, sign
 from clusterspace.kube.times import format_time
@@ -38,7 +39,7 @@ def test_the_kubeconfig_says_where_we_are_and_logs_nobody_in():
 
 
 async def published(hub: MemoryHub) -> dict[str, str]:
-    await ClusterInfo(hub.state, SERVER, AUTHORITY).publish()
+    await ClusterInfo(hub.state, SERVER, TrustBundle(AUTHORITY)).publish()
     held = await hub.get("", "configmaps", "kube-public", "cluster-info")
     return dict(held["data"])
 
@@ -78,7 +79,7 @@ async def test_a_token_that_ended_or_may_not_sign_leaves_no_signature():
 async def test_the_map_is_put_back_and_follows_the_tokens():
     hub = await new_hub()
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(ClusterInfo(hub.state, SERVER, AUTHORITY).run())
+        running = group.create_task(ClusterInfo(hub.state, SERVER, TrustBundle(AUTHORITY)).run())
         await hub.clock.advance(1)
         await hub.delete("", "configmaps", "kube-public", "cluster-info")
         await hub.create_secret("kube-system", "bootstrap-token-abcdef", TOKEN, secret_type=TYPE)

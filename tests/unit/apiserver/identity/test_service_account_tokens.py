@@ -16,6 +16,7 @@ from clusterspace.apiserver.identity.service_account_tokens import (
     Reference,
     ServiceAccountTokens,
     SigningKey,
+    TokenKeys,
     TokenSpec,
     claims_for,
     read_claims,
@@ -33,7 +34,7 @@ class Issued:
 
     def __init__(self) -> None:
         self.hub = MemoryHub()
-        self.tokens = ServiceAccountTokens(self.hub.state, KEY)
+        self.tokens = ServiceAccountTokens(self.hub.state, TokenKeys(KEY))
         self.account: Object = {}
 
     async def start(self) -> "Issued":
@@ -186,7 +187,7 @@ async def test_a_token_that_was_marked_invalid_counts_no_more():
 
 async def test_what_we_did_not_sign_is_none_of_ours():
     issued = await Issued().start()
-    elsewhere = ServiceAccountTokens(issued.hub.state, SigningKey.create())
+    elsewhere = ServiceAccountTokens(issued.hub.state, TokenKeys(SigningKey.create()))
     grant = TokenSpec("apps", Reference("bot", uid_of(issued.account)), HERE, 600, {})
     body = claims_for(grant, token_id="x", now=issued.hub.clock.now())
     public = KEY.public.public_bytes(

@@ -6,13 +6,14 @@ from contextlib import asynccontextmanager
 
 from tests.unit.apiserver.identity.subjects import AUTHORITY, MemoryHub
 
+from clusterspace.apiserver.identity.authority import TrustBundle
 from clusterspace.apiserver.identity.service_accounts import NamespaceAccounts
 
 
 @asynccontextmanager
 async def followed(hub: MemoryHub) -> AsyncGenerator[None]:
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(NamespaceAccounts(hub.state, AUTHORITY).run())
+        running = group.create_task(NamespaceAccounts(hub.state, TrustBundle(AUTHORITY)).run())
         await hub.clock.advance(0)
         yield
         running.cancel()

@@ -4,8 +4,13 @@ import asyncio
 
 from tests.unit.apiserver.identity.subjects import AUTHORITY, MemoryHub, value_in
 
+from clusterspace.apiserver.identity.authority import TrustBundle
 from clusterspace.apiserver.identity.bearer_tokens import API_AUDIENCE
-from clusterspace.apiserver.identity.service_account_tokens import ServiceAccountTokens, SigningKey
+from clusterspace.apiserver.identity.service_account_tokens import (
+    ServiceAccountTokens,
+    SigningKey,
+    TokenKeys,
+)
 from clusterspace.apiserver.identity.service_accounts import (
     ACCOUNT_NAME,
     ACCOUNT_UID,
@@ -20,8 +25,8 @@ from clusterspace.kube.objects import Object, annotations_of, uid_of
 class Subject:
     def __init__(self) -> None:
         self.hub = MemoryHub()
-        self.tokens = ServiceAccountTokens(self.hub.state, SigningKey.create())
-        self.controller = TokenSecrets(self.hub.state, self.tokens, AUTHORITY)
+        self.tokens = ServiceAccountTokens(self.hub.state, TokenKeys(SigningKey.create()))
+        self.controller = TokenSecrets(self.hub.state, self.tokens, TrustBundle(AUTHORITY))
 
     async def start(self) -> "Subject":
         await self.hub.create_namespace("apps")

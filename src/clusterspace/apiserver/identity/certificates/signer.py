@@ -59,7 +59,8 @@ class CertificateSigner:
     def __init__(self, hub: HubState, tokens: BootstrapTokens, issuer: Issuer) -> None:
         self._hub = hub
         self._tokens = tokens
-        self._issuer = issuer
+        self.issuer = issuer
+        """Whoever signs now: it is replaced with the authority."""
         self._served = hub.catalog.get_storage(_GROUP, _PLURAL)
 
     async def run(self) -> None:
@@ -126,7 +127,7 @@ class CertificateSigner:
         if isinstance(terms, Unfit):
             await self._note(request, "Failed", "SignerValidationFailure", terms.reason)
             return
-        certificate = self._issuer.issue(asked, terms, self._hub.clock.now())
+        certificate = self.issuer.issue(asked, terms, self._hub.clock.now())
 
         def signed(live: Object) -> Object:
             # What was judged was read before; another request may have taken its name since, or
