@@ -53,8 +53,8 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
         # The lease has a connection of its own: renewing must not queue up behind the work.
         lease_member = connect(settings.member, clock)
         stack.push_async_callback(lease_member.connection.close)
-        is_invited = settings.invitation is not None
-        lease = ResourcePath(LEASES, "kube-system" if is_invited else AGENT_NAMESPACE, AGENT)
+        namespace = AGENT_NAMESPACE if settings.invitation is None else "kube-system"
+        lease = ResourcePath(LEASES, namespace, AGENT)
         candidacy = Candidacy(lease, process_identity(), settings.leadership, takes_over=True)
         election = LeaderElection(lease_member, candidacy, clock=clock, random=SystemRandom())
         member = connect(settings.member, clock, guard=election.fence(settings.member.cluster))
@@ -64,16 +64,14 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
             read_hub = settings.invitation.read_hub or (lambda: hub_settings)
             credentials = KubeconfigCredentials(read_hub, hub_settings, clock)
         else:
+            server = settings.member.server
             registration = await answer_of(
-                lambda: _find_registration(member),
-                clock,
-                "the cluster",
-                server=settings.member.server,
+                lambda: _find_registration(member), clock, "the cluster", server=server
             )
             name, hub_settings = registration.cluster_name, registration.hub
             credentials = AgentCredentials(registration.authority, registration.keyed)
-        fence = election.fence(hub_settings.cluster)
-        hub = connect(hub_settings, clock, credentials=credentials, guard=fence)
+        guard = election.fence(hub_settings.cluster)
+        hub = connect(hub_settings, clock, credentials=credentials, guard=guard)
         stack.push_async_callback(hub.connection.close)
         reporting = connect(hub_settings, clock, credentials=credentials)
         stack.push_async_callback(reporting.connection.close)
@@ -82,8 +80,7 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
             return member
 
         async def work(epoch: int) -> None:
-            server = hub.connection.settings.server
-            _log.info("agent is working", cluster=name, hub=server, epoch=epoch)
+            _log.info("agent is working", cluster=name, hub=hub_settings.server, epoch=epoch)
             random, caches, limits = SystemRandom(), HubCaches(hub), settings.deletions
             events = EventRecorder(hub, component=_COMPONENT, clock=clock)
             execution = Execution(hub, caches, events, reach, agent_of=name, limits=limits)
@@ -102,8 +99,8 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
         async with Supervisor(clock, report) as tasks:
             keep_all(tasks, {"lead": lead, **_reports(settings, reporting, name, member)})
             if isinstance(credentials, AgentCredentials):
-                look_seconds = settings.registration_seconds
-                await RegistrationRenewal(member, hub, credentials, look_seconds=look_seconds).run()
+                seconds = settings.registration_seconds
+                await RegistrationRenewal(member, hub, credentials, look_seconds=seconds).run()
             else:  # one that was invited stays: its member may be invited again
                 await asyncio.Event().wait()
         _log.info("the registration is gone: the agent ends", cluster=name)

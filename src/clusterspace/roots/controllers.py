@@ -69,26 +69,6 @@ def propagation_controllers(
     )
 
 
-def membership_controllers(
-    settings: ControllersSettings,
-    hub: ClusterClient,
-    caches: HubCaches,
-    events: EventRecorder,
-    members: MemberClients,
-    impersonators: MemberClients,
-) -> tuple[Reconciler, ...]:
-    """Return the controllers that watch over clusters, and let them leave."""
-    clock = hub.connection.clock
-    statuses = StatusSettings(settings.status_seconds, settings.thresholds)
-    return (
-        ClusterController(hub, caches, events, members, clock),
-        PushStatus(hub, caches, events, members, statuses),
-        Impersonation(hub, caches, events, members, impersonators, settings.status_seconds),
-        LeaseMonitor(hub, caches, events, clock, settings.monitor),
-        MemberClusterController(hub, caches, events, clock, settings.member_clusters),
-    )
-
-
 async def lead(
     settings: ControllersSettings,
     hub: ClusterClient,
@@ -105,7 +85,14 @@ async def lead(
     impersonators = MemberClients(hub, connect_member, rules, read=read_user_settings)
     events = EventRecorder(hub, component=_COMPONENT, clock=clock)
     caches = HubCaches(hub)
-    reconcilers = membership_controllers(settings, hub, caches, events, members, impersonators)
+    statuses = StatusSettings(settings.status_seconds, settings.thresholds)
+    reconcilers: tuple[Reconciler, ...] = (
+        ClusterController(hub, caches, events, members, clock),
+        PushStatus(hub, caches, events, members, statuses),
+        Impersonation(hub, caches, events, members, impersonators, settings.status_seconds),
+        LeaseMonitor(hub, caches, events, clock, settings.monitor),
+        MemberClusterController(hub, caches, events, clock, settings.member_clusters),
+    )
     if settings.federation:
         reconcilers = (
             *reconcilers,
