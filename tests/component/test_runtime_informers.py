@@ -152,7 +152,7 @@ class Changes:
         await self._client.patch(place, PatchType.MERGE, patch)
 
 
-@pytest.mark.parametrize("count", [2_000, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("start", [our_hub, real_server])
 async def test_a_cache_equals_the_server_after_disconnects_and_a_compaction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: Any, count: int

@@ -187,17 +187,25 @@ class CustomResourceController:
     async def _settle(self, stored: list[Object]) -> list[Object]:
         """Give every definition its names and conditions; return them all as they are then."""
         settled = list(stored)
+        # Names are given out within a group: whoever looks at all others looks at them squared.
+        groups: dict[str, list[int]] = {}
+        for index, crd_object in enumerate(stored):
+            groups.setdefault(crd_object["spec"]["group"], []).append(index)
+
+        def others_of(crd_object: Object) -> list[Object]:
+            return [settled[each] for each in groups.get(crd_object["spec"]["group"], ())]
+
         for index, crd_object in enumerate(stored):
             if metadata_of(crd_object).get("deletionTimestamp"):
                 continue
-            status = plan_status(crd_object, settled, self._hub.clock.now())
+            status = plan_status(crd_object, others_of(crd_object), self._hub.clock.now())
             if status == crd_object.get("status"):
                 continue
 
             def edit(old: Object, planned: Object = status, seen: Object = crd_object) -> Object:
                 # Planned again if something else is stored by now.
                 if old is not seen:
-                    planned = plan_status(old, settled, self._hub.clock.now())
+                    planned = plan_status(old, others_of(old), self._hub.clock.now())
                 return {**old, "status": planned}
 
             written = await self._edit(name_of(crd_object), edit)
