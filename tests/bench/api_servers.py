@@ -105,15 +105,16 @@ def running_kubernetes(directory: Path, assets: Path) -> Generator[ApiServer]:
         f"--initial-cluster=default={peer_url}",
     ]
     with ExitStack() as stack:
-        database = stack.enter_context(_running(assets / "etcd", etcd, directory))
-        flags = _apiserver_flags(directory, etcd_url, port)
-        server = stack.enter_context(_running(assets / "kube-apiserver", flags, directory))
+        database = stack.enter_context(running_program(assets / "etcd", etcd, directory))
+        flags = apiserver_flags(directory, etcd_url, port)
+        server = stack.enter_context(running_program(assets / "kube-apiserver", flags, directory))
         tls = ssl._create_unverified_context()  # its certificate is its own
-        _wait_ready(port, tls)
+        wait_ready(port, tls)
         yield ApiServer("kube-apiserver", "127.0.0.1", port, tls, (server.pid, database.pid))
 
 
-def _apiserver_flags(directory: Path, etcd_url: str, port: int) -> list[str]:
+def apiserver_flags(directory: Path, etcd_url: str, port: int) -> list[str]:
+    """Return the flags of a kube-apiserver on this etcd, and make what they name."""
     key, tokens = directory / "sa.key", directory / "tokens.csv"
     key.write_bytes(_private_key())
     tokens.write_text(TOKENS)
@@ -135,9 +136,10 @@ def _apiserver_flags(directory: Path, etcd_url: str, port: int) -> list[str]:
 
 
 @contextmanager
-def _running(
+def running_program(
     program: Path, arguments: list[str], directory: Path
 ) -> Generator[subprocess.Popen[bytes]]:
+    """Run a program; its output goes to a file beside its data."""
     with (directory / f"{program.name}.log").open("wb") as log:
         process = subprocess.Popen([program, *arguments], stdout=log, stderr=log, cwd=directory)
     try:
@@ -147,7 +149,8 @@ def _running(
         process.wait()
 
 
-def _wait_ready(port: int, tls: ssl.SSLContext) -> None:
+def wait_ready(port: int, tls: ssl.SSLContext) -> None:
+    """Wait until an API server says that it is ready."""
     deadline = time.monotonic() + PATIENCE
     headers = {"Authorization": f"Bearer {ADMIN}"}
     asked = urllib.request.Request(f"https://127.0.0.1:{port}/readyz", headers=headers)

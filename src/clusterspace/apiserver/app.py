@@ -227,8 +227,12 @@ class HubApp:
 def needs_quorum(info: RequestInfo) -> bool:
     """Whether a request is to see all that was acknowledged before it, at whichever hub.
 
-    Not when it names a version: 0 is whatever there is, and any other is waited for.
+    Not when it names a version: 0 is whatever there is, and any other is waited for. Nor when it
+    creates: that its name is free the store says itself, and what admission does not find it looks
+    for once more.
     """
+    if info.verb == "create" and not info.subresource:
+        return bool(info.query.get("dryRun"))
     return info.verb not in ("get", "list", "watch") or not info.query.get("resourceVersion")
 
 

@@ -55,6 +55,9 @@ class NamespaceLifecycle(Plugin):
         served = hub.catalog.get_storage("", "namespaces")
         entry = await hub.store.get(served.key("", namespace))
         if entry is None:
+            await hub.store.sync()  # another hub may have made it a moment ago
+            entry = await hub.store.get(served.key("", namespace))
+        if entry is None:
             raise statuses.not_found(NAMESPACES, namespace)
         # What is let in now may reach the store after the namespace was marked: whoever ends
         # namespaces waits a moment after the mark, and looks until nothing is left.

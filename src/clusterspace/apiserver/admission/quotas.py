@@ -174,7 +174,9 @@ class ResourceQuota(Plugin):
             return
         key = admission.served.key(namespace, admission.name)
         if admission.is_create and await hub.store.get(key) is not None:
-            return  # it is refused for its name, and takes up nothing
+            await hub.store.sync()  # another hub may have deleted it a moment ago
+            if await hub.store.get(key) is not None:
+                return  # it is refused for its name, and takes up nothing
         charge = Charge(key, hub.store.current_revision, hub.clock.monotonic())
         mine = _Waiting(admission, resource, charge)
         # Nothing is awaited from here to the lock: who finds an entry of a namespace is in its list

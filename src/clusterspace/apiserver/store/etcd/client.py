@@ -161,6 +161,8 @@ class EtcdClient:
         self._settings = settings
         self._clock = clock
         self._channels: list[Channel] = []
+        self._calls: dict[tuple[int, str], _Call] = {}
+        """Made once: gRPC looks a while for whatever it might have to do around a call."""
         self._current = SystemRandom().randrange(len(settings.servers))
         """Hubs that start together do not all lean on the first member."""
         self.is_etcd = False
@@ -317,7 +319,10 @@ class EtcdClient:
     async def _call_at(self, place: int, method: str, request: bytes, seconds: float) -> bytes:
         from grpc.aio import AioRpcError
 
-        call = cast("_Call", self._channels[place].unary_unary(method))
+        call = self._calls.get((place, method))
+        if call is None:
+            call = cast("_Call", self._channels[place].unary_unary(method))
+            self._calls[place, method] = call
         started = self._clock.monotonic()
         try:
             answer = await call(request, timeout=seconds, metadata=_METADATA)

@@ -37,7 +37,15 @@ from clusterspace.apiserver.store.etcd.messages import (
     TxnAnswer,
     WatchAnswer,
 )
-from clusterspace.apiserver.store.index import Delete, Index, Put, Write, answer_to, checked
+from clusterspace.apiserver.store.index import (
+    Delete,
+    Index,
+    Put,
+    Write,
+    answer_to,
+    checked,
+    decide,
+)
 from clusterspace.apiserver.store.interface import (
     ABSENT,
     Event,
@@ -137,6 +145,8 @@ class EtcdStore(IndexedStore):
         self._wants_progress = asyncio.Event()
         self._progress_timer: asyncio.TimerHandle | None = None
         self._last_heard = clock.monotonic()
+        self._own: dict[int, Write] = {}
+        """What was written here and is not in the index yet, by revision."""
         self._writes = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -360,6 +370,9 @@ class EtcdStore(IndexedStore):
             raise AssertionError("the pauses never end")
         self._is_full = False
         self._note_trouble("")
+        if answer.succeeded:
+            self._own[answer.revision] = write
+            self._apply_own()
         try:
             await self._reach(answer.revision)
         except StoreUnavailable as error:
@@ -369,6 +382,17 @@ class EtcdStore(IndexedStore):
         if answer.succeeded:
             return self._written(write, Revision(answer.revision))
         return self._refused(write, answer, since, was_sent=was_sent)
+
+    # What was written here is known before the watch brings it. It is applied at once if all before
+    # it has been: the revisions between two are none when they are neighbours, and each of ours
+    # changes one key. Everything else waits for the watch, which then finds these already there.
+    def _apply_own(self) -> None:
+        while (write := self._own.pop(self._index.revision + 1, None)) is not None:
+            previous = self._index.get(write.key)
+            if (ABSENT if previous is None else previous.mod_revision) != write.expected:
+                return  # not as etcd compared it: then the watch knows better
+            self._publish((decide(write, previous, Revision(self._index.revision + 1)),))
+            self._wake_waiters()
 
     def _written(self, write: Write, revision: Revision) -> KeyValue:
         with suppress(Compacted):
@@ -470,11 +494,19 @@ class EtcdStore(IndexedStore):
         events = tuple(self._events_of(answer.changes))
         if events:
             self._publish(events)
+            self._forget_own()
         elif not answer.created and answer.revision > self._index.revision:
             # No events, and not the greeting: an answer to a progress request. All that happened
             # up to its revision has been sent before it.
             self._advance(Revision(answer.revision))
+            self._forget_own()
         self._wake_waiters()
+
+    def _forget_own(self) -> None:
+        if self._own:
+            upto = self._index.revision
+            self._own = {each: write for each, write in self._own.items() if each > upto}
+            self._apply_own()
 
     def _events_of(self, changes: list[Change]) -> Iterator[Event]:
         changed: dict[str, KeyValue | None] = {}
@@ -541,7 +573,9 @@ class EtcdStore(IndexedStore):
         else:
             _log.warning("everything is read from etcd anew", reason=why, revision=index.revision)
             metrics.store_reloaded("gap")
+            self._own.clear()  # their revisions may be others' by now: the watch brings what counts
             self._replace_index(index, Compacted(old.revision, index.oldest))
+        self._forget_own()
         self._wake_waiters()
 
     # -- forgetting and ending -----------------------------------------------------------------
