@@ -29,14 +29,16 @@ from clusterspace.kube.objects import Object, find_at, labels_of, uid_of, with_m
 from clusterspace.roots.agent import run_agent
 from clusterspace.roots.settings import AgentSettings, Invitation
 from clusterspace.testing.faults import Drop, fault_proxy
-from clusterspace.testing.hubs import client_for_test
+from clusterspace.testing.hubs import KUBERNETES, OURS, client_for_test
 from clusterspace.testing.stage import Side, register, running_agent, running_fleet
 from clusterspace.testing.steps import stop, until
 
 
 @pytest.fixture
-async def invited(tmp_path: Path) -> AsyncGenerator[Invited]:
-    async with running_fleet(tmp_path) as running:
+async def invited(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Invited]:
+    """Run a hub: ours, unless the test says which."""
+    hub_kind: str = getattr(request, "param", OURS)
+    async with running_fleet(tmp_path, hub_kind=hub_kind) as running:
         yield Invited(running)
 
 
@@ -73,6 +75,9 @@ async def test_before_any_agent_namespace_role_binding_and_orders_are_there(
     assert await hub.find(cluster_path("west")) is None
 
 
+@pytest.mark.parametrize(
+    "invited", [OURS, pytest.param(KUBERNETES, marks=pytest.mark.slow)], indirect=True
+)
 @pytest.mark.parametrize("kind", SIM_FIRST)
 async def test_an_invited_cluster_joins_and_is_a_pull_cluster_too(
     invited: Invited, kind: str, tmp_path: Path
