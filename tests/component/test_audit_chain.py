@@ -10,7 +10,7 @@ import pytest
 import structlog
 from click.testing import CliRunner, Result
 
-from clusterspace.apiserver.access.audit_chain import files_of, verify
+from clusterspace.apiserver.access.audit_chain import Key, files_of, verify
 from clusterspace.apiserver.access.audit_log import AuditLog, Rotation
 from clusterspace.cli.main import main
 
@@ -267,3 +267,69 @@ def test_a_copy_of_one_older_file_can_be_verified_alone(tmp_path: Path) -> None:
     assert verified(str(copy)).exit_code == 0
     edit(copy, lambda lines: lines.pop(3))
     assert verified(str(copy)).exit_code == 1
+
+
+# -- with a key ------------------------------------------------------------------------------------
+
+KEYS = ("f" * 64, "0" * 64)
+
+
+def keyed(path: Path, secret: str, count: int = 6) -> Path:
+    log = AuditLog(path, key=Key(secret.encode()))
+    for number in range(count):
+        log.write({"verb": "create", "name": f"web-{number}"})
+    log.close()
+    return path
+
+
+def found_with(log: Path, *secrets: str) -> list[str]:
+    verification = verify(log, files_of(log), keys=[Key(each.encode()) for each in secrets])
+    return [each.what for each in verification.findings if each.is_tampering]
+
+
+def test_whoever_has_no_key_cannot_write_the_log_anew(tmp_path: Path) -> None:
+    log = keyed(tmp_path / "audit.log", KEYS[0])
+    assert found_with(log, KEYS[0]) == []
+
+    # Everything anew, with the head: without a key, and with another one.
+    for forged in (written(tmp_path / "a.log", 5), keyed(tmp_path / "b.log", KEYS[1], 5)):
+        log.write_bytes(forged.read_bytes())
+        head = forged.with_name(f"{forged.name}.head").read_bytes()
+        (tmp_path / "audit.log.head").write_bytes(head)
+        assert found_with(log, KEYS[0])
+
+
+def test_a_cut_tail_with_a_head_made_to_fit_is_found(tmp_path: Path) -> None:
+    log = keyed(tmp_path / "audit.log", KEYS[0])
+    head = tmp_path / "audit.log.head"
+    edit(log, lambda lines: lines.pop())
+    last = json.loads(log.read_bytes().splitlines()[-1])["annotations"]
+    said = json.loads(head.read_bytes())
+    said |= {"sequence": 5, "hash": last["audit.clusterspace.io/hash"]}
+    head.write_text(json.dumps(said))
+
+    assert verify(log, files_of(log)).findings[-1].what == "unchecked"
+    assert found_with(log, KEYS[0]) == ["changed"]
+
+
+def test_a_key_may_come_later_and_be_replaced(tmp_path: Path) -> None:
+    log = written(tmp_path / "audit.log", 3)
+    keyed(log, KEYS[1], 3)
+    keyed(log, KEYS[0], 3)
+
+    assert found_with(log, *KEYS) == []
+    assert found_with(log, KEYS[0]) == ["changed"], "lines of a key that nobody knows"
+    edit(log, lambda lines: lines.__setitem__(1, lines[1].replace(b"web-1", b"web-7")))
+    assert found_with(log, *KEYS)
+
+
+def test_the_command_takes_a_file_of_keys_and_refuses_a_weak_one(tmp_path: Path) -> None:
+    log, file = keyed(tmp_path / "audit.log", KEYS[0]), tmp_path / "keys"
+    file.write_text("\n".join(KEYS))
+    assert verified(str(log), "--key-file", str(file)).exit_code == 0
+    assert "lines need the key" in verified(str(log)).output.replace("\n", "")
+
+    file.write_text("hunter2\n")
+    refused = verified(str(log), "--key-file", str(file))
+    assert refused.exit_code != 0
+    assert "hunter2" not in refused.output

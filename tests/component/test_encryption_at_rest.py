@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 import yaml
 
 from clusterspace.apiserver.store import backups
@@ -29,6 +30,7 @@ from clusterspace.errors import (
 )
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import GroupVersionResource
+from clusterspace.roots import config_files
 from clusterspace.roots.config_files import LOOK_SECONDS
 from clusterspace.roots.hub import running_hub
 from clusterspace.roots.settings import HubSettings
@@ -36,7 +38,7 @@ from clusterspace.roots.stores import encryption_tasks, load_encryption, rewrite
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 from clusterspace.testing.clocks import ManualClock, settle
 from clusterspace.testing.hubs import client_for_test
-from clusterspace.testing.steps import stop
+from clusterspace.testing.steps import stop, until
 from clusterspace.testing.store_contract import WAITING_EVENTS, DurableStoreContract
 
 SECRETS = GroupVersionResource("", "v1", "secrets")
@@ -155,6 +157,61 @@ async def test_rewriting_encrypts_what_was_plain_and_lets_the_old_key_go(tmp_pat
     await store.compact(store.current_revision)
     await store.close()
     assert files_with(data, plain) == set()
+
+
+async def test_keys_are_rolled_on_a_running_hub_and_no_request_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config_files, "LOOK_SECONDS", 0.05)
+    file, data = tmp_path / "keys.json", tmp_path / "data"
+    file.write_text(json.dumps(config("old")))
+    plain = PLANTED.encode(), b64encode(PLANTED.encode()).rstrip(b"=")
+    place, wanted = ResourcePath(SECRETS, "default"), secret("x")["data"]
+    done = {"written": 0, "read": 0}
+
+    async def write(hub: ClusterClient, who: int) -> None:
+        while True:
+            done["written"] += 1
+            await hub.create(place, secret(f"w{who}-{done['written']}"))
+
+    async def read(hub: ClusterClient) -> None:
+        while True:
+            for each in await hub.list_objects(place):
+                assert each["data"] == wanted
+            assert (await hub.get(ResourcePath(SECRETS, "default", "s0")))["data"] == wanted
+            done["read"] += 1
+
+    async def replaced(keys: str, *more: str) -> None:
+        """Replace the file, and have all of them work on both sides of it."""
+        file.write_text(json.dumps(config(keys, *more)))
+        count = len(said) + 1
+        await until(lambda: sum("are replaced" in each["event"] for each in said) == count)
+        said[:] = [each for each in said if "are replaced" in each["event"]]
+        before = dict(done)
+        await until(lambda: all(done[each] > before[each] + 2 for each in done))
+
+    with structlog.testing.capture_logs() as said:
+        async with hub_on_disk(data, file) as hub:
+            for number in range(20):
+                await hub.create(place, secret(f"s{number}"))
+            said.clear()
+            # Whoever fails ends the group, and with it the test.
+            async with asyncio.TaskGroup() as group:
+                busy = [group.create_task(write(hub, who)) for who in range(2)]
+                busy += [group.create_task(read(hub)) for _ in range(2)]
+                await replaced("new", "old")
+                await rewrite(hub.connection.settings, ["secrets"], lambda *_: None)
+                backups.back_up(data / "store.db", tmp_path / "backup.db")
+                await replaced("new")
+                for each in busy:
+                    each.cancel()
+            found = files_with(tmp_path, *plain)
+    assert found | files_with(tmp_path, *plain) == set()
+
+    # The old key is gone for good: a hub that has never heard of it starts and reads everything.
+    async with hub_on_disk(data, file) as hub:
+        listed = await hub.list_objects(place)
+    assert len([each for each in listed if each["data"] == wanted]) >= 20 + done["written"] - 2
 
 
 @pytest.mark.parametrize("kind", ["aesgcm", "secretbox"])

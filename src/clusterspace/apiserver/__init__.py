@@ -1,6 +1,7 @@
 """A Kubernetes API server: request to rules to store.
 
 app.py            the route table, readable top to bottom
+flagz.py          /flagz: what the server was started with, for reviews
 health.py         /healthz, /livez, /readyz; the components of the control plane
 state.py          what verbs work on: store, catalog, feeds, admission, sources of time and chance
 catalog.py        what is served: a resource with its rules, form and printer

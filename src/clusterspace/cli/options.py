@@ -333,6 +333,12 @@ _SERVER_OPTIONS: Final = (
         help="File of the audit log; without it, audit.log in the data directory.",
     ),
     click.option(
+        "--audit-log-key-file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Keys, one a line, without which nobody can write the audit log anew; the first is"
+        " used, others are for `audit verify`.",
+    ),
+    click.option(
         "--audit-log-maxsize",
         default=100,
         show_default=True,
@@ -393,6 +399,7 @@ def server_options(command: Command) -> Command:
         audit_renewals: bool,
         audit_policy_file: Path | None,
         audit_log_path: Path | None,
+        audit_log_key_file: Path | None,
         audit_log_maxsize: int,
         audit_log_maxbackup: int,
         audit_log_maxage: int,
@@ -417,6 +424,7 @@ def server_options(command: Command) -> Command:
             audit_log={
                 "audit_policy_file": audit_policy_file,
                 "audit_log_path": audit_log_path,
+                "audit_key_file": audit_log_key_file,
                 "audit_rotation": rotation_of(
                     audit_log_maxsize, audit_log_maxbackup, audit_log_maxage
                 ),

@@ -9,16 +9,17 @@ from typing import Final
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apiserver.access import audit_chain
-from clusterspace.apiserver.access.audit_chain import Link, Verification
+from clusterspace.apiserver.access.audit_chain import Key, Link, Verification
 from clusterspace.apiserver.access.audit_log import AuditLog
 from clusterspace.apiserver.http.audit_events import failed_login_events
 from clusterspace.apiserver.http.audit_policy import Policy, default_policy, read_policy
 from clusterspace.apiserver.http.guards import AuditSink, FailedLogins
-from clusterspace.errors import UnusableDirectory
+from clusterspace.errors import UnusableConfiguration, UnusableDirectory
 from clusterspace.roots.config_files import read_document
 from clusterspace.roots.settings import ServerSettings
 
 _LOG: Final = "audit.log"
+_SHORTEST_KEY: Final = 32
 _NUMBERED: Final = re.compile(r"(.+)\.(\d+)")
 
 
@@ -40,15 +41,35 @@ def open_audit(settings: ServerSettings, file: Path, clock: Clock) -> Generator[
     policy = settings.audit
     if settings.audit_policy_file is not None:
         policy = read_document(settings.audit_policy_file, read_policy)
-    log = AuditLog(settings.audit_log_path or file, settings.audit_rotation, clock)
+    keys = read_keys(settings.audit_key_file) if settings.audit_key_file is not None else ()
+    path = settings.audit_log_path or file
+    log = AuditLog(path, settings.audit_rotation, clock, keys[0] if keys else None)
     failed_logins = FailedLogins(clock, log.write, failed_login_events(policy, clock))
     # What was counted of failed logins is the last that is written.
     with closing(log), closing(failed_logins):
         yield Auditing(log.write, failed_logins, policy)
 
 
+def read_keys(file: Path) -> tuple[Key, ...]:
+    """Read the keys of an audit log, one a line; the first is the one that lines are written with.
+
+    UnusableConfiguration names what is wrong, and never what is in the file.
+    """
+    try:
+        lines = [line.strip() for line in file.read_bytes().splitlines() if line.strip()]
+    except OSError as error:
+        raise UnusableConfiguration(f"{file} cannot be read: {error}") from error
+    if not lines or any(len(line) < _SHORTEST_KEY for line in lines):
+        why = f"each line must be a key of at least {_SHORTEST_KEY} characters"
+        raise UnusableConfiguration(f"{file}: {why}: openssl rand -hex 32 > {file}")
+    return tuple(map(Key, lines))
+
+
 def verify_logs(
-    files: tuple[Path, ...], data_dir: Path | None, noted: tuple[int, str] | None = None
+    files: tuple[Path, ...],
+    data_dir: Path | None,
+    noted: tuple[int, str] | None = None,
+    key_file: Path | None = None,
 ) -> dict[Path, Verification]:
     """Verify each log with the older files beside it; UnusableDirectory when there is none."""
     logs: dict[Path, list[Path]] = {}
@@ -70,4 +91,5 @@ def verify_logs(
             # A single older file: whether it ends where it did, only its successor knows.
             logs[file] = [file]
     link = Link(noted[0], "", noted[1]) if noted is not None else None
-    return {log: audit_chain.verify(log, read, link) for log, read in logs.items()}
+    keys = read_keys(key_file) if key_file is not None else ()
+    return {log: audit_chain.verify(log, read, link, keys) for log, read in logs.items()}

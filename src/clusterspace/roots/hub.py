@@ -19,6 +19,7 @@ from clusterspace.apiserver.access.changes import AccessChanges
 from clusterspace.apiserver.access.reviews import Reviews
 from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.definition_controller import CustomResourceController
+from clusterspace.apiserver.flagz import Flagz
 from clusterspace.apiserver.flow_control import FlowControlObjects
 from clusterspace.apiserver.health import Components
 from clusterspace.apiserver.http.fairness.dumps import FlowDumps
@@ -112,7 +113,8 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         verbs = {**Reviews(authorizer).verbs(), **identity.verbs(authorizer), **proxy.verbs()}
         verbs |= computed_verbs("/componentstatuses", Components())
         dumps = () if flows is None else (FlowDumps(flows, clock),)
-        app = HubApp(hub, verbs, (identity.documents, *dumps))
+        documents = (Flagz(settings.flags()), identity.documents, *dumps)
+        app = HubApp(hub, verbs, documents)
         audit = stack.enter_context(open_audit(settings, installation.audit_file, clock))
         recheck = hub_recheck(identity.authenticator(takes_notes=False), authorizer, clock)
         limits = await stack.enter_async_context(

@@ -84,6 +84,8 @@ class ServerSettings:
     """kube-apiserver's audit policy; with one, its rules alone count."""
     audit_log_path: Path | None = None
     """Where the audit log is; without one, in the data directory."""
+    audit_key_file: Path | None = None
+    """Keys of the audit log's chain, one a line; the first is used."""
     audit_rotation: Rotation = field(default_factory=Rotation)
     identities: MemberIdentities = field(default_factory=MemberIdentities)
     """Who users of the hub are at members."""
@@ -106,6 +108,25 @@ class HubSettings(ServerSettings):
     """The etcd cluster that holds the objects; any number of hubs may share it."""
     optional_apis: frozenset[str] = frozenset()
     """Versions of built-in groups that are served only on demand, written `group/version`."""
+
+    def flags(self) -> dict[str, str]:
+        """Return what `/flagz` shows: what a review asks for, by the names of the flags."""
+        files = {
+            "audit-log-key-file": self.audit_key_file,
+            "audit-policy-file": self.audit_policy_file,
+            "authentication-config": self.authentication_file,
+            "encryption-provider-config": self.encryption_file,
+            "token-auth-file": self.token_auth_file,
+        }
+        fair = self.requests.priority_and_fairness
+        return {
+            **{name: "" if file is None else str(file) for name, file in files.items()},
+            "allow-member-cidrs": ",".join(map(str, self.member_cidrs)),
+            "enable-priority-and-fairness": "true" if fair else "false",
+            "etcd-servers": "" if self.etcd is None else "given",
+            "host": self.host,
+            "store": self.store,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,16 @@ number and hash, and the oldest line that is kept, so that the ends are guarded 
 What was not written has its place in the chain as well. A full disk loses lines: the next that is
 written says how many. A crash leaves a part of a line: the next says how long it is, and hashes it.
 
-Whoever can write the log can write all of it anew, and the head with it: a hash is no key. What
-they cannot change is a number and hash that was noted elsewhere, so the server's own log names
-them, and `verify` takes them.
+Whoever can write the log can write all of it anew, and the head with it: a hash is no key. With a
+key (`--audit-log-key-file`) the hashes are HMACs, that of the head too, and lines name which key
+they need; whoever has not got it cannot make a line. Lines from before there was a key are bound by
+the first that has one. What a key does not show is an older state of all files put back in place:
+against that helps a number and hash that was noted elsewhere, so the server's own log names them,
+and `verify` takes them.
 """
 
 import hashlib
+import hmac
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -32,8 +36,9 @@ PREVIOUS: Final = f"{PREFIX}previous"
 HASH: Final = f"{PREFIX}hash"
 LOST: Final = f"{PREFIX}lost-before"
 TORN: Final = f"{PREFIX}torn-before"
+KEY: Final = f"{PREFIX}key"
 
-_OWN: Final = frozenset({SEQUENCE, PREVIOUS, HASH, LOST, TORN})
+_OWN: Final = frozenset({SEQUENCE, PREVIOUS, HASH, LOST, TORN, KEY})
 _HASH_BEGIN: Final = f',"{HASH}":"'.encode()
 _HASH_END: Final = re.compile(rb',"%b":"([0-9a-f]{64})"\}\}\n' % re.escape(HASH).encode())
 _HASH_BYTES: Final = len(f',"{HASH}":"{"0" * 64}"}}}}\n')
@@ -50,10 +55,31 @@ class Head(msgspec.Struct):
     """The number of the oldest line that is kept; those before were turned out."""
     lost: int = 0
     """Lines that found no room since the last one that did."""
+    mac: str = ""
+    """The HMAC of all of this, where there is a key."""
+
+    def said(self) -> bytes:
+        """Return what its HMAC is of."""
+        return f"{self.sequence} {self.hash} {self.first} {self.lost}".encode()
 
     def encoded(self) -> bytes:
         """Return the content of the head file."""
         return msgspec.json.encode(self).ljust(_HEAD_BYTES - 1) + b"\n"
+
+
+class Key:
+    """A key that hashes of lines are made with."""
+
+    def __init__(self, secret: bytes) -> None:
+        self.name = hashlib.sha256(b"audit log key" + secret).hexdigest()[:8]
+        """What lines call it; it says nothing about the key."""
+        self._mac = hmac.new(secret, digestmod="sha256")
+
+    def hash_of(self, content: bytes) -> str:
+        """Return the HMAC of some bytes."""
+        mac = self._mac.copy()
+        mac.update(content)
+        return mac.hexdigest()
 
 
 class _Annotated(msgspec.Struct):
@@ -74,6 +100,7 @@ class Link:
     hash: str
     lost: int = 0
     torn: int = 0
+    key: str = ""
 
 
 def head_path(log: Path) -> Path:
@@ -89,7 +116,9 @@ def read_head(log: Path) -> Head | None:
         return None
 
 
-def chained(event: dict[str, Any], head: Head, torn: bytes) -> tuple[bytes, str]:
+def chained(
+    event: dict[str, Any], head: Head, torn: bytes, key: Key | None = None
+) -> tuple[bytes, str]:
     """Return an event as the line that follows `head`, and its hash."""
     notes: Mapping[str, str] = event.get("annotations") or {}
     if notes and (next(reversed(event)) != "annotations" or not _OWN.isdisjoint(notes)):
@@ -101,6 +130,8 @@ def chained(event: dict[str, Any], head: Head, torn: bytes) -> tuple[bytes, str]
         place += f',"{LOST}":"{head.lost}"'
     if torn:
         place += f',"{TORN}":"{len(torn)}"'
+    if key is not None:
+        place += f',"{KEY}":"{key.name}"'
     # Put into the bytes: every write waits for this, and copying the event costs as much as that.
     # Its annotations are last in the line, and in them the hash, which can so be taken out again.
     encoded = _encoder.encode(event)
@@ -111,7 +142,8 @@ def chained(event: dict[str, Any], head: Head, torn: bytes) -> tuple[bytes, str]
     else:
         comma = b"," if event else b""
         encoded = b'%b%b"annotations":{%b}}' % (encoded[:-1], comma, place.encode())
-    digest = hashlib.sha256(torn + encoded if torn else encoded).hexdigest()
+    hashed = torn + encoded if torn else encoded
+    digest = hashlib.sha256(hashed).hexdigest() if key is None else key.hash_of(hashed)
     return b"%b%b%b" % (encoded[:-2], _HASH_BEGIN, digest.encode()) + b'"}}\n', digest
 
 
@@ -128,13 +160,15 @@ def read_link(line: bytes) -> Link | None:
             found[1].decode(),
             int(said.get(LOST, "0")),
             int(said.get(TORN, "0")),
+            said.get(KEY, ""),
         )
     except (msgspec.DecodeError, KeyError, ValueError):
         return None
 
 
-def _hash_of(line: bytes, torn: bytes = b"") -> str:
-    return hashlib.sha256(torn + line[:-_HASH_BYTES] + b"}}").hexdigest()
+def _hash_of(line: bytes, key: Key | None, torn: bytes = b"") -> str:
+    hashed = torn + line[:-_HASH_BYTES] + b"}}"
+    return hashlib.sha256(hashed).hexdigest() if key is None else key.hash_of(hashed)
 
 
 # -- verification ----------------------------------------------------------------------------------
@@ -181,12 +215,15 @@ class Verification:
     head: Head | None = None
     noted: Link | None = None
     """A number and hash that were noted elsewhere: the log must have them."""
+    keys: Mapping[str, Key] = field(default_factory=dict[str, Key])
+    """Keys that lines may have been written with, by their names."""
     lines: int = 0
     findings: list[Finding] = field(default_factory=list[Finding])
     last: Link | None = None
     _gaps: list[_Gap] = field(default_factory=list[_Gap])
     _loose: list[tuple[Place, bytes]] = field(default_factory=list[tuple[Place, bytes]])
     """Lines that are not of the chain, since the last that is."""
+    _unknown: set[str] = field(default_factory=set[str])
     _is_replaced: bool = False
     """Whether the hash that the last line states is known not to be the one it had."""
     _has_noted: bool = False
@@ -207,9 +244,19 @@ class Verification:
     def _check(self, place: Place, line: bytes, link: Link) -> None:
         """Hold one line against its own hash, and against the line before it."""
         torn = b"".join(each for _, each in self._loose)
-        is_torn = bool(torn) and link.hash == _hash_of(line, torn)
-        is_whole = is_torn or link.hash == _hash_of(line)
+        key = self.keys.get(link.key)
+        is_unknown = bool(link.key) and key is None
+        if is_unknown and link.key not in self._unknown:
+            self._unknown.add(link.key)
+            why = f"from number {link.sequence} on, lines need the key {link.key}: it is not given"
+            self._find(place, "changed" if self.keys else "unchecked", why)
+        is_told = is_unknown and link.torn == len(torn)
+        is_torn = bool(torn) and (is_told or link.hash == _hash_of(line, key, torn))
+        is_whole = is_torn or is_unknown or link.hash == _hash_of(line, key)
         self._drop_loose(link, is_explained=is_torn)
+        if self.last is not None and self.last.key and not link.key:
+            why = f"number {link.sequence} was written without the key that those before it have"
+            self._find(place, "changed", why)
         if not is_whole:
             self._find(place, "changed", f"number {link.sequence} does not have its hash")
         elif link.lost:
@@ -281,6 +328,13 @@ class Verification:
             for first, behind in _runs(gap.missing):
                 self._find(gap.place, "removed", f"{_numbers(first, behind)} missing before it")
         reached = self.last.sequence if self.last is not None else 0
+        if self.keys:
+            if self.last is not None and not self.last.key:
+                why = "it ends with lines that were written without a key"
+                self._find(Place(log), "changed", why)
+            if self.head is not None and not self._is_sealed(self.head):
+                why = "the head file was not written with a key that is given"
+                self._find(Place(log), "changed", why)
         if self.head is None:
             why = "there is no head file: lines that were removed at the end are not noticed"
             self._find(Place(log), "unchecked", why)
@@ -293,6 +347,10 @@ class Verification:
         if self.noted is not None and not self._has_noted:
             why = f"number {self.noted.sequence}, which was noted, is not here"
             self._find(Place(log), "removed", why)
+
+    def _is_sealed(self, head: Head) -> bool:
+        macs = (key.hash_of(head.said()) for key in self.keys.values())
+        return any(hmac.compare_digest(mac, head.mac) for mac in macs)
 
 
 def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -315,9 +373,11 @@ def _numbers(first: int, behind: int) -> str:
     return f"number {first} is" if behind - first == 1 else f"numbers {first} to {behind - 1} are"
 
 
-def verify(log: Path, files: Iterable[Path], noted: Link | None = None) -> Verification:
+def verify(
+    log: Path, files: Iterable[Path], noted: Link | None = None, keys: Iterable[Key] = ()
+) -> Verification:
     """Verify the files of one log, oldest first; `log` is the one that is written to."""
-    verification = Verification(read_head(log), noted)
+    verification = Verification(read_head(log), noted, {key.name: key for key in keys})
     for file in files:
         with file.open("rb") as lines:
             verification.read(file, lines)

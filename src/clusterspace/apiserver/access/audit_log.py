@@ -11,7 +11,7 @@ import structlog
 
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.apiserver.access import audit_chain
-from clusterspace.apiserver.access.audit_chain import Head, Link
+from clusterspace.apiserver.access.audit_chain import Head, Key, Link
 
 _log = structlog.get_logger(__name__)
 
@@ -43,12 +43,17 @@ class AuditLog:
     """
 
     def __init__(
-        self, path: Path, rotation: Rotation | None = None, clock: Clock | None = None
+        self,
+        path: Path,
+        rotation: Rotation | None = None,
+        clock: Clock | None = None,
+        key: Key | None = None,
     ) -> None:
         self._path = path
         self._clock = clock or SystemClock()
         self._rotation = rotation or Rotation()
         self._head_timer: asyncio.TimerHandle | None = None
+        self._key = key
         self._torn = b""
         """What there is in the file behind the last whole line."""
         self._head_file = os.open(audit_chain.head_path(path), os.O_RDWR | os.O_CREAT, _MODE)
@@ -96,7 +101,7 @@ class AuditLog:
         # Behind half a line, which is all a disk had room for, a whole one begins anew.
         lead = b"\n" if torn and not torn.endswith(b"\n") else b""
         try:
-            line, digest = audit_chain.chained(event, head, torn + lead)
+            line, digest = audit_chain.chained(event, head, torn + lead, self._key)
             full = self._rotation.full_bytes
             # What is torn stays in one file with the line that explains it.
             if full and not torn and self._size and self._size + len(line) > full:
@@ -132,6 +137,7 @@ class AuditLog:
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+        self._head.mac = self._key.hash_of(self._head.said()) if self._key is not None else ""
         try:
             os.pwrite(self._head_file, self._head.encoded(), 0)
         except OSError as error:

@@ -43,12 +43,23 @@ def policy() -> None:
     metavar="NUMBER:HASH",
     help="A line that the log must have, as it was noted elsewhere; the server's log names some.",
 )
+@click.option(
+    "--key-file", type=_FILE, help="The keys that the server was given by --audit-log-key-file."
+)
 @output_option()
-def verify(files: tuple[Path, ...], data_dir: Path | None, contains: str, output: str) -> None:
+def verify(
+    *,
+    files: tuple[Path, ...],
+    data_dir: Path | None,
+    contains: str,
+    key_file: Path | None,
+    output: str,
+) -> None:
     """Find lines that were removed, changed, put in or moved in an audit log.
 
     A log is verified with the older files beside it. Ends with 1 when somebody had a hand in it.
     Lines that a full disk lost, and what a crash left of one, are told and are no tampering.
+    Older files put back as a whole, head and all, are found only with --contains.
 
     \b
     Examples:
@@ -68,7 +79,7 @@ def verify(files: tuple[Path, ...], data_dir: Path | None, contains: str, output
     if bool(files) == (data_dir is not None):
         raise click.UsageError("Give either files or --data-dir.")
 
-    verified = verify_logs(files, data_dir, noted)
+    verified = verify_logs(files, data_dir, noted, key_file)
     found = [each for log in verified.values() for each in log.findings]
     tampering = sum(each.is_tampering for each in found)
     document = {

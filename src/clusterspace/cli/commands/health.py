@@ -1,5 +1,6 @@
 """`clusterspace status` and `doctor`: how a fleet is, on this machine or elsewhere."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from clusterspace.cli.settings import given_setting
 
 if TYPE_CHECKING:
     from clusterspace.roots.local.doctor import Finding
+    from clusterspace.roots.local.files import LocalFiles
     from clusterspace.roots.local.parts import FleetReport, Whereabouts
 
 
@@ -91,16 +93,32 @@ def _listing(report: "FleetReport") -> Listing:
     show_default=True,
     help="How to show it.",
 )
+@click.option(
+    "--production",
+    is_flag=True,
+    help="Look at what a review for production would ask of the hub instead.",
+)
+@click.option(
+    "--backups",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="With --production: where backups are put; without it, backups in the data directory.",
+)
 @hub_options
-def doctor(*, data_dir: Path, output: str, hub: HubOptions) -> None:
+def doctor(
+    *, data_dir: Path, output: str, production: bool, backups: Path | None, hub: HubOptions
+) -> None:
     """Look for what is wrong with a fleet, and say what to do.
 
     Looks at this machine, asks every part that the data directory, KUBECONFIG or the settings
     name, and looks at every cluster. Ends with 1 when something is bad, or could not be asked.
 
+    With --production it looks at how safe the hub is: each line says what is missing, and the
+    command that mends it. It ends with 1 until nothing is.
+
     \b
     Examples:
       clusterspace doctor
+      clusterspace doctor --production
       clusterspace doctor -o json
       clusterspace doctor --kubeconfig hub.yaml
     """
@@ -109,6 +127,9 @@ def doctor(*, data_dir: Path, output: str, hub: HubOptions) -> None:
     from clusterspace.roots.local.files import LocalFiles
 
     files, where = LocalFiles(data_dir.absolute()), _whereabouts(hub)
+    if production:
+        _show_production(files, hub, backups, output)
+        return
 
     async def work() -> "list[Finding]":
         found: list[Finding] = []
@@ -125,6 +146,48 @@ def doctor(*, data_dir: Path, output: str, hub: HubOptions) -> None:
             document_text({"isWell": is_well, "findings": findings}, Output(output)), nl=False
         )
     if not is_well:
+        raise SystemExit(ExitCode.FAILED)
+
+
+def _show_production(
+    files: "LocalFiles", hub: HubOptions, backups: Path | None, output: str
+) -> None:
+    """Show what a review would ask for as a table; end with 1 when something is missing."""
+    from clusterspace.aio.clocks import SystemClock
+    from clusterspace.roots.clients import hub_settings, open_client
+    from clusterspace.roots.installation import Installation
+    from clusterspace.roots.local.doctor import Severity
+    from clusterspace.roots.local.production import ProductionFiles, examine_production
+
+    homes = (files.hub, files.directory)
+    here = [each for each in homes if Installation(each).authority_file.exists()]
+    kubeconfig = hub.kubeconfig
+    if kubeconfig is None and here and not os.environ.get("KUBECONFIG"):
+        kubeconfig = Installation(here[0]).kubeconfig
+    settings = hub_settings(kubeconfig, hub.context)
+    looked_at = ProductionFiles(
+        data_dir=here[0] if here else None, backups=backups or files.directory / "backups"
+    )
+
+    async def work() -> "list[Finding]":
+        async with open_client(settings) as client:
+            found = examine_production(client, looked_at, SystemClock())
+            return [each async for each in found]
+
+    findings = run(work)
+    missing = [each for each in findings if each.severity is Severity.BAD]
+    styles = {Severity.OK: "green", Severity.WARNING: "yellow", Severity.BAD: "red"}
+    lines = tuple(
+        Line(each.subject, (each.subject, each.severity.value, each.seen, each.advice),
+             style=styles[each.severity])
+        for each in findings
+    )  # fmt: skip
+    document = {"isWell": not missing, "findings": findings}
+    shown = Output.TABLE.value if output == "text" else output
+    show(Listing(("WHAT", "STATE", "SEEN", "DO"), lines, document), shown)
+    if output == "text":
+        click.echo(f"{len(missing)} of {len(findings)} are missing." if missing else "All is well.")
+    if missing:
         raise SystemExit(ExitCode.FAILED)
 
 
