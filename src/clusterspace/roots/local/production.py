@@ -260,7 +260,7 @@ def examine_files(files: ProductionFiles) -> Iterator[Finding]:
     directory = files.data_dir
     if directory is None:
         return
-    patterns = ("**/*.key", "**/kubeconfig", "**/store.db*", "**/audit.log*", "**/*.token")
+    patterns = ("**/*.key", "**/kubeconfig", "**/store.db", "**/store.db-wal", "**/audit.log*")
     found = (each for pattern in patterns for each in directory.glob(pattern))
     open_files = [str(each) for each in found if each.is_file() and each.stat().st_mode & 0o077]
     seen, well = "others can read", "only their owner reads keys, store and logs"
