@@ -250,8 +250,8 @@ class Verification:
             self._unknown.add(link.key)
             why = f"from number {link.sequence} on, lines need the key {link.key}: it is not given"
             self._find(place, "changed" if self.keys else "unchecked", why)
-        is_told = is_unknown and link.torn == len(torn)
-        is_torn = bool(torn) and (is_told or link.hash == _hash_of(line, key, torn))
+        is_explained = is_unknown and link.torn == len(torn)
+        is_torn = bool(torn) and (is_explained or link.hash == _hash_of(line, key, torn))
         is_whole = is_torn or is_unknown or link.hash == _hash_of(line, key)
         self._drop_loose(link, is_explained=is_torn)
         if self.last is not None and self.last.key and not link.key:
