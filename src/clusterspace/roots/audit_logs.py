@@ -5,7 +5,7 @@ from collections.abc import Generator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apiserver.access import audit_chain
@@ -63,6 +63,18 @@ def read_keys(file: Path) -> tuple[Key, ...]:
         why = f"each line must be a key of at least {_SHORTEST_KEY} characters"
         raise UnusableConfiguration(f"{file}: {why}: openssl rand -hex 32 > {file}")
     return tuple(map(Key, lines))
+
+
+@contextmanager
+def audit_into_nothing(clock: Clock) -> Generator[Auditing]:
+    """Audit as a server does whose log nobody keeps."""
+
+    def drop(_: dict[str, Any]) -> None:
+        pass
+
+    nothing = Policy()
+    with closing(FailedLogins(clock, drop, failed_login_events(nothing, clock))) as failed_logins:
+        yield Auditing(drop, failed_logins, nothing)
 
 
 def verify_logs(

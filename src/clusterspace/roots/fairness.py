@@ -6,7 +6,7 @@ until it has, or where it may not.
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Final
 
 from clusterspace.aio.clocks import Clock
@@ -14,7 +14,13 @@ from clusterspace.aio.tasks import Tasks
 from clusterspace.apiserver.flow_control import FlowControlObjects, default_objects
 from clusterspace.apiserver.http.chain import InFlightLimits, Step
 from clusterspace.apiserver.http.fairness.controller import FlowController
-from clusterspace.apiserver.http.fairness.step import CountObjects, PriorityAndFairness
+from clusterspace.apiserver.http.fairness.dumps import FlowDumps
+from clusterspace.apiserver.http.fairness.step import (
+    CountObjects,
+    PriorityAndFairness,
+    count_nothing,
+)
+from clusterspace.apiserver.state import HubState
 from clusterspace.builtins.flow_control import (
     GROUP,
     LEVELS,
@@ -25,6 +31,7 @@ from clusterspace.builtins.flow_control import (
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.controllers.informers import Informer, Update
+from clusterspace.errors import StoreFull
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.settings import RequestLimits
 from clusterspace.telemetry.flow_metrics import FLOW_CONTROL
@@ -72,11 +79,46 @@ async def limits_of(
         FLOW_CONTROL.remove(step)
 
 
-class FollowedObjects:
-    """The hub's FlowSchemas and priority levels, followed by a server that has none of its own."""
+class OwnFlows:
+    """Fairness at a server that has FlowSchemas and priority levels itself, and obeys them."""
 
-    def __init__(self, hub: ClusterClient, controller: FlowController) -> None:
-        self._controller = controller
+    def __init__(self, settings: RequestLimits, hub: HubState) -> None:
+        self._settings = settings
+        self._clock = hub.clock
+        self._controller = build_controller(settings, hub.clock)
+        self._objects = FlowControlObjects(hub, self._controller)
+
+    async def install(self) -> None:
+        """Make the objects every API server has."""
+        with suppress(StoreFull):  # looked at every minute, and until then obeyed all the same
+            await self._objects.install()
+
+    def documents(self) -> tuple[FlowDumps, ...]:
+        """Return what shows levels and queues to whoever debugs them."""
+        return () if self._controller is None else (FlowDumps(self._controller, self._clock),)
+
+    def limits(self) -> AbstractAsyncContextManager[Step]:
+        """Return the step of the chain, for as long as the block lasts."""
+        count = self._objects.count_objects
+        return limits_of(self._settings, self._controller, self._clock, count)
+
+    def tasks(self) -> Tasks:
+        """Return the tasks that follow and keep the objects, and adjust the seats of levels."""
+        tasks: Tasks = {
+            "flow schemas": self._objects.run,
+            "default flow schemas": self._objects.keep,
+        }
+        return tasks if self._controller is None else {**tasks, "seats": self._controller.run}
+
+
+class FollowedFlows:
+    """Fairness at a server that has no objects of its own, and follows the hub's."""
+
+    def __init__(self, settings: RequestLimits, hub: ClusterClient) -> None:
+        self._settings = settings
+        self._clock = hub.connection.clock
+        # As many at once as a user likes: what they wait for are members, not this event loop.
+        self._controller = build_controller(settings, self._clock, most_per_flow=None)
         self._schemas, self._levels = (
             Informer(hub, ResourcePath(GroupVersionResource(GROUP, "v1", plural)))
             for plural in (SCHEMAS, LEVELS)
@@ -85,13 +127,20 @@ class FollowedObjects:
         for informer in (self._schemas, self._levels):
             informer.add_handler(self._note)
 
+    def limits(self) -> AbstractAsyncContextManager[Step]:
+        """Return the step of the chain, for as long as the block lasts."""
+        return limits_of(self._settings, self._controller, self._clock, count_nothing)
+
     def tasks(self) -> Tasks:
         """Return the tasks that follow and obey the objects, and adjust the seats of levels."""
+        controller = self._controller
+        if controller is None:
+            return {}
         return {
             "flow schemas": self._schemas.run,
             "priority levels": self._levels.run,
-            "flow control": self._obey,
-            "seats": self._controller.run,
+            "flow control": lambda: self._obey(controller),
+            "seats": controller.run,
         }
 
     def _note(self, update: Update) -> None:
@@ -99,17 +148,11 @@ class FollowedObjects:
         if before is None or after is None or before.get("spec") != after.get("spec"):
             self._has_changed.set()
 
-    async def _obey(self) -> None:
+    async def _obey(self, controller: FlowController) -> None:
         # Half of what the hub has would be worse than the defaults.
         await self._schemas.wait_synced()
         await self._levels.wait_synced()
         while True:
-            self._controller.configure(self._schemas.cache.objects(), self._levels.cache.objects())
+            controller.configure(self._schemas.cache.objects(), self._levels.cache.objects())
             self._has_changed.clear()
             await self._has_changed.wait()
-
-
-def flow_tasks(objects: FlowControlObjects, controller: FlowController | None) -> Tasks:
-    """Return the tasks that follow and keep the objects, and adjust the seats of levels."""
-    tasks: Tasks = {"flow schemas": objects.run, "default flow schemas": objects.keep}
-    return tasks if controller is None else {**tasks, "seats": controller.run}

@@ -11,7 +11,6 @@ import structlog
 
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor, keep_all, report
-from clusterspace.apiserver.http.fairness.step import count_nothing
 from clusterspace.apiserver.http.users import CertificateLogin
 from clusterspace.apiserver.identity.credentials_in_use import CredentialsInUse
 from clusterspace.client.requests import AnswerMemory
@@ -36,11 +35,7 @@ from clusterspace.kube import statuses
 from clusterspace.roots.audit_logs import open_audit
 from clusterspace.roots.chains import fleet_handler, fleet_recheck
 from clusterspace.roots.clients import LIMITS, connect, member_rules, open_connections
-from clusterspace.roots.fairness import (
-    FollowedObjects,
-    build_controller,
-    limits_of,
-)
+from clusterspace.roots.fairness import FollowedFlows
 from clusterspace.roots.installation import Installation, server_url, write_private
 from clusterspace.roots.kubeconfigs import FLEET_CONTEXT, kubeconfig_of
 from clusterspace.roots.processes import (
@@ -113,25 +108,15 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         open_logins = FleetAuthenticator(hub, clock, check_open)
         rights.on_change(logins.forget, open_logins.forget, fleet.reviews.forget)
         recheck = fleet_recheck(open_logins, fleet.reviews, clock)
-        flows = build_controller(settings.requests, clock, most_per_flow=None)
-        handler = fleet_handler(
-            FleetApp(fleet, documents),
-            logins,
-            fleet.reviews,
-            audit,
-            clock,
-            recheck,
-            await stack.enter_async_context(
-                limits_of(settings.requests, flows, clock, count_nothing)
-            ),
-        )
+        flows = FollowedFlows(settings.requests, hub)
+        limits = await stack.enter_async_context(flows.limits())
+        app = FleetApp(fleet, documents)
+        handler = fleet_handler(app, logins, fleet.reviews, audit, clock, recheck, limits)
         server = api_server(handler, tls.context, settings, clock)
         tasks = await stack.enter_async_context(Supervisor(clock, report))
         keep_all(tasks, {**directory.tasks(), "open streams": recheck.run})
-        keep_all(tasks, {**rights.tasks(recheck), **process_tasks(clock)})
+        keep_all(tasks, {**rights.tasks(recheck), **flows.tasks(), **process_tasks(clock)})
         keep_all(tasks, tls.client_tasks(clock, in_use, recheck.changed))
-        if flows is not None:
-            keep_all(tasks, FollowedObjects(hub, flows).tasks())
         await directory.wait_synced()
         await server.listen(settings.host, settings.port)
         url = server_url(settings.host, server.addresses[0][1])

@@ -1,7 +1,6 @@
 """The hub API server as a process: what is built, in which order, and how it ends."""
 
 import errno
-import gc
 import ssl
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -20,9 +19,7 @@ from clusterspace.apiserver.access.reviews import Reviews
 from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.flagz import Flagz
-from clusterspace.apiserver.flow_control import FlowControlObjects
 from clusterspace.apiserver.health import Components
-from clusterspace.apiserver.http.fairness.dumps import FlowDumps
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.identity.authority import Authority
 from clusterspace.apiserver.identity.oidc import OidcTokens
@@ -37,7 +34,7 @@ from clusterspace.roots.audit_logs import open_audit
 from clusterspace.roots.chains import hub_handler, hub_recheck
 from clusterspace.roots.clients import open_connections
 from clusterspace.roots.config_files import issuer_tasks, load_issuers, load_tokens
-from clusterspace.roots.fairness import build_controller, flow_tasks, limits_of
+from clusterspace.roots.fairness import OwnFlows
 from clusterspace.roots.hub_state import (
     bootstrap,
     build_state,
@@ -47,7 +44,7 @@ from clusterspace.roots.hub_state import (
     own_tasks,
 )
 from clusterspace.roots.installation import Installation, advertised_address, server_url
-from clusterspace.roots.processes import api_server, process_tasks, stop_event
+from clusterspace.roots.processes import api_server, process_tasks, stay_until, stop_event
 from clusterspace.roots.settings import HubSettings
 from clusterspace.roots.stores import (
     encryption_tasks,
@@ -97,11 +94,9 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
             optional_apis=settings.optional_apis,
         )
         controller = CustomResourceController(hub)
-        flows = build_controller(settings.requests, clock)
-        flow_objects = FlowControlObjects(hub, flows)
         unfinished = await bootstrap(hub, access, controller)
-        with suppress(StoreFull):  # looked at every minute, and until then obeyed all the same
-            await flow_objects.install()
+        flows = OwnFlows(settings.requests, hub)
+        await flows.install()
         keys = Keys(authorities, installation.token_keys())
         issuers = OidcTokens(load_issuers(settings.authentication_file), clock)
         identity = Authentication(hub, keys, load_tokens(settings.token_auth_file), issuers)
@@ -112,14 +107,11 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         authenticator, authorizer = identity.authenticator(), access.authorizer
         verbs = {**Reviews(authorizer).verbs(), **identity.verbs(authorizer), **proxy.verbs()}
         verbs |= computed_verbs("/componentstatuses", Components())
-        dumps = () if flows is None else (FlowDumps(flows, clock),)
-        documents = (Flagz(settings.flags()), identity.documents, *dumps)
+        documents = (Flagz(settings.flags()), identity.documents, *flows.documents())
         app = HubApp(hub, verbs, documents)
         audit = stack.enter_context(open_audit(settings, installation.audit_file, clock))
         recheck = hub_recheck(identity.authenticator(takes_notes=False), authorizer, clock)
-        limits = await stack.enter_async_context(
-            limits_of(settings.requests, flows, clock, flow_objects.count_objects)
-        )
+        limits = await stack.enter_async_context(flows.limits())
         handler = hub_handler(
             app, hub.catalog, authenticator, authorizer, audit, clock, recheck, limits
         )
@@ -140,7 +132,7 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
             recheck.changed()
 
         tasks = await stack.enter_async_context(Supervisor(clock, report))
-        keep_all(tasks, flow_tasks(flow_objects, flows))
+        keep_all(tasks, flows.tasks())
         service = KubernetesService(hub, advertised_address(settings.host), port)
         # Of several hubs on one store one does what is done for all; each does what is its own.
         shared = {**housekeeping(hub), **identity.tasks(url), "kubernetes service": service.run}
@@ -184,9 +176,4 @@ async def serve_until_stopped(settings: HubSettings) -> None:
         with suppress(StoreFull):
             await create_namespaces(running.state, (SYSTEM_NAMESPACE,))
         command = f"kubectl --kubeconfig {running.installation.kubeconfig}"
-        # What is alive now stays alive: the collector need not look at it again. True of a process
-        # with one hub; where many come and go, each would keep what the last one left.
-        gc.freeze()
-        _log.info("hub is ready", url=running.url, connect_with=command)
-        await stopped.wait()
-        _log.info("hub is stopping")
+        await stay_until(stopped, "hub", url=running.url, connect_with=command)

@@ -1,6 +1,7 @@
 """What every process has: an end that is asked for, and `/metrics` where it serves no API."""
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -79,6 +80,16 @@ def stop_event(*, again: asyncio.Event | None = None) -> asyncio.Event:
         if not is_inherited:
             look()  # whoever was gone before we opened it leaves no end to be read
     return stopped
+
+
+async def stay_until(stopped: asyncio.Event, part: str, **fields: object) -> None:
+    """Say that a part is ready, where and how it is reached, and wait until it is to stop."""
+    # What is alive now stays alive: the collector need not look at it again. True of a process with
+    # one server; where many come and go, as in tests, each would keep what the last one left.
+    gc.freeze()
+    _log.info(f"{part} is ready", **fields)
+    await stopped.wait()
+    _log.info(f"{part} is stopping")
 
 
 @asynccontextmanager

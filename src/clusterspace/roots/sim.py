@@ -1,14 +1,11 @@
 """A simulated member: an API server on the memory store, with nodes and controllers made up."""
 
-import gc
 import uuid
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from random import Random, SystemRandom
-from typing import Any, Final
-
-import structlog
+from typing import Final
 
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor, Tasks, keep_all, report
@@ -20,25 +17,20 @@ from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.definition_controller import CustomResourceController
-from clusterspace.apiserver.flow_control import FlowControlObjects
 from clusterspace.apiserver.health import Components
-from clusterspace.apiserver.http.audit_events import failed_login_events
-from clusterspace.apiserver.http.audit_policy import Policy
-from clusterspace.apiserver.http.fairness.dumps import FlowDumps
-from clusterspace.apiserver.http.guards import FailedLogins
 from clusterspace.apiserver.http.listener import HttpServer
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.kubernetes_service import KubernetesService
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.apiserver.verbs.read import computed_verbs
-from clusterspace.roots.audit_logs import Auditing
+from clusterspace.roots.audit_logs import audit_into_nothing
 from clusterspace.roots.chains import hub_handler
 from clusterspace.roots.config_files import load_tokens
-from clusterspace.roots.fairness import build_controller, flow_tasks, limits_of
+from clusterspace.roots.fairness import OwnFlows
 from clusterspace.roots.hub_state import build_state, create_namespaces, housekeeping, own_tasks
 from clusterspace.roots.installation import Installation, advertised_address
-from clusterspace.roots.processes import stop_event
+from clusterspace.roots.processes import stay_until, stop_event
 from clusterspace.roots.settings import SimSettings
 from clusterspace.roots.stores import store_tasks
 from clusterspace.sim.api import CONFIG_MAP, FOLLOWED, Mirror
@@ -51,8 +43,6 @@ from clusterspace.sim.metrics_api import metrics_resources, metrics_verbs
 from clusterspace.sim.nodes import Heartbeats
 from clusterspace.sim.pod_subresources import PodSubresources
 from clusterspace.sim.scheduling import PodsByNode
-
-_log = structlog.get_logger(__name__)
 
 _DRAIN_SECONDS: Final = 2.0
 
@@ -89,9 +79,8 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         await definitions.load()
         await install_default_roles(hub)
         await access.role_cache.load()
-        flows = build_controller(settings.requests, clock)
-        flow_objects = FlowControlObjects(hub, flows)
-        await flow_objects.install()
+        flows = OwnFlows(settings.requests, hub)
+        await flows.install()
 
         keys = Keys(authorities, installation.token_keys())
         identity = Authentication(hub, keys, load_tokens(settings.token_auth_file))
@@ -106,17 +95,11 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
             **metrics_verbs(mirror, pods_by_node),
             **computed_verbs("/componentstatuses", Components(("controller-manager", "scheduler"))),
         }
-        dumps = () if flows is None else (FlowDumps(flows, clock),)
-        app, faults = HubApp(hub, verbs, dumps), Faults(hub)
-        nothing = Policy()
-        failed_logins = stack.enter_context(
-            closing(FailedLogins(clock, _keep_no_record, failed_login_events(nothing, clock)))
-        )
-        audit = Auditing(_keep_no_record, failed_logins, nothing)
+        app, faults = HubApp(hub, verbs, flows.documents()), Faults(hub)
+        # What happens in a simulation is nobody's evidence.
+        audit = stack.enter_context(audit_into_nothing(clock))
         authenticator = identity.authenticator()
-        limits = await stack.enter_async_context(
-            limits_of(settings.requests, flows, clock, flow_objects.count_objects)
-        )
+        limits = await stack.enter_async_context(flows.limits())
         handler = hub_handler(
             app, hub.catalog, authenticator, access.authorizer, audit, clock, limits=limits
         )
@@ -142,7 +125,7 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
             "nodes": nodes.run,
         }
         tasks = await stack.enter_async_context(Supervisor(clock, report))
-        keep_all(tasks, flow_tasks(flow_objects, flows))
+        keep_all(tasks, flows.tasks())
         keep_all(tasks, {**own_tasks(hub, definitions), **housekeeping(hub)})
         keep_all(
             tasks, {**identity.own_tasks(url), **identity.tasks(url), **store_tasks(store, clock)}
@@ -161,16 +144,9 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         yield url
 
 
-def _keep_no_record(_: dict[str, Any]) -> None:
-    """Drop a line of the audit log: what happens in a simulation is nobody's evidence."""
-
-
 async def serve_until_stopped(settings: SimSettings) -> None:
     """Run a simulated member until told to stop."""
     stopped = stop_event()
     async with running_sim(settings) as url:
         command = f"kubectl --kubeconfig {Installation(settings.data_dir).kubeconfig}"
-        gc.freeze()  # what is alive now stays alive: the collector need not look at it again
-        _log.info("member is ready", member=settings.name, url=url, connect_with=command)
-        await stopped.wait()
-        _log.info("member is stopping", member=settings.name)
+        await stay_until(stopped, "member", member=settings.name, url=url, connect_with=command)
