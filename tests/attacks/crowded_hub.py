@@ -90,7 +90,7 @@ class CrowdedHub:
         try:
             yield waits
         finally:
-            output, _ = process.communicate()
+            output, _ = process.communicate(timeout=60)
             vars(waits).update(json.loads(output))
 
     def stalls(self) -> dict[float, float]:

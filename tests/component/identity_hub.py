@@ -22,6 +22,7 @@ from clusterspace.kube.objects import Object
 from clusterspace.roots.hub import running_hub
 from clusterspace.roots.installation import Installation
 from clusterspace.roots.settings import HubSettings
+from clusterspace.testing.stage import PATIENCE
 
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 STATIC_TOKENS = 'alice-token,alice,1,"dev"\nroot-token,root,0,"system:masters"\n'
@@ -92,7 +93,8 @@ class IdentityHub:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        out, err = await process.communicate()
+        async with asyncio.timeout(PATIENCE):
+            out, err = await process.communicate()
         return process.returncode or 0, out.decode(), err.decode()
 
     async def allow_accounts_to_read_namespaces(self) -> None:

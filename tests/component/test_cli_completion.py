@@ -17,6 +17,7 @@ from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.cli.main import main
 from clusterspace.client.requests import ResourcePath
 from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.stage import PATIENCE
 
 PROGRAMS = Path(sys.executable).parent
 
@@ -51,7 +52,8 @@ async def offered(line: str, kubeconfig: Path | str) -> list[str]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    told, complaints = await process.communicate()
+    async with asyncio.timeout(PATIENCE):
+        told, complaints = await process.communicate()
     assert complaints == b""
     return [each.removeprefix("plain,") for each in told.decode().split()]
 
@@ -112,7 +114,8 @@ async def test_kubectl_completes_the_plug_in(kubeconfig: Path) -> None:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    told, _ = await process.communicate()
+    async with asyncio.timeout(PATIENCE):
+        told, _ = await process.communicate()
 
     assert told.decode().splitlines() == ["west", ":4"]
 
@@ -127,4 +130,4 @@ def test_the_script_for_a_shell_can_be_read_by_it(shell: str, tmp_path: Path) ->
     script = tmp_path / "script"
     script.write_text(printed.output)
 
-    subprocess.run([program, "-n", str(script)], check=True)
+    subprocess.run([program, "-n", str(script)], check=True, timeout=PATIENCE)

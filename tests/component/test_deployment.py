@@ -265,7 +265,9 @@ def test_what_deploy_starts_works_and_no_part_can_do_what_it_need_not(
             wait_for((member / "kubeconfig").exists, "the member is ready")
             join = ("join", "west", "--cluster-kubeconfig", str(member / "kubeconfig"))
             ours = [sys.executable, "-m", "clusterspace", *join, "--kubeconfig"]
-            subprocess.run([*ours, str(deployed.admin)], check=True, capture_output=True)
+            subprocess.run(
+                [*ours, str(deployed.admin)], check=True, capture_output=True, timeout=60
+            )
 
             manifest = tmp_path / "shop.yaml"
             manifest.write_text(yaml.safe_dump(SHOP))
@@ -276,7 +278,9 @@ def test_what_deploy_starts_works_and_no_part_can_do_what_it_need_not(
             assert "Forbidden" in refused.stderr
             bind = ("clusterrolebinding", "fleet-admin", "--clusterrole=cluster-admin")
             there = ("--kubeconfig", str(member / "kubeconfig"), "--user=kubernetes-admin")
-            subprocess.run(["kubectl", "create", *bind, *there], check=True, capture_output=True)
+            subprocess.run(
+                ["kubectl", "create", *bind, *there], check=True, capture_output=True, timeout=60
+            )
             wait_for(lambda: pods_of_shop(deployed) == 2, "two pods in the unified view")
 
             # Nothing the parts wrote on the way was refused: they have what they need.

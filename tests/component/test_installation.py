@@ -33,7 +33,9 @@ print(len(names))
 
 def build(kind: str, directory: Path, source: Path = ROOT) -> Path:
     command = [sys.executable, "-m", "hatchling", "build", "--target", kind, "--directory"]
-    subprocess.run([*command, str(directory)], cwd=source, check=True, capture_output=True)
+    subprocess.run(
+        [*command, str(directory)], cwd=source, check=True, capture_output=True, timeout=120
+    )
     (built,) = directory.iterdir()
     return built
 
@@ -66,7 +68,9 @@ def make_environment(directory: Path, wheel: Path) -> Path:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.symlink_to(Path(str(found.locate_file(file))))
     pip = [sys.executable, "-m", "pip", "--python", str(directory / "bin" / "python"), "install"]
-    subprocess.run([*pip, "--no-deps", "--no-index", wheel], check=True, capture_output=True)
+    subprocess.run(
+        [*pip, "--no-deps", "--no-index", wheel], check=True, capture_output=True, timeout=120
+    )
     return directory / "bin"
 
 
@@ -119,7 +123,7 @@ def test_everything_that_is_read_at_run_time_is_in_the_wheel(wheel: Path) -> Non
 
 def test_the_source_archive_makes_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
     archive = build("sdist", tmp_path / "archive")
-    subprocess.run(["tar", "xzf", archive, "-C", tmp_path], check=True)
+    subprocess.run(["tar", "xzf", archive, "-C", tmp_path], check=True, timeout=60)
     (source,) = tmp_path.glob("clusterspace-*")
 
     again = build("wheel", tmp_path / "again", source)
@@ -145,7 +149,9 @@ def test_pip_installs_it_from_a_registry_into_an_empty_environment(
     venv.create(place, symlinks=True, with_pip=False)
     pip = [sys.executable, "-m", "pip", "--python", str(place / "bin" / "python"), "install"]
 
-    done = subprocess.run([*pip, str(wheel)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*pip, str(wheel)], capture_output=True, text=True, check=False, timeout=120
+    )
 
     if any(each in done.stderr for each in UNREACHABLE):
         pytest.skip("no package registry can be reached from here")

@@ -34,6 +34,7 @@ from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, uid_of, with_metadata, with_value
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.stage import PATIENCE
 
 V1 = GroupVersionResource("cluster.kubernetes-fleet.io", "v1", "memberclusters")
 
@@ -302,7 +303,8 @@ async def test_kubectl_shows_the_columns_people_know(doorway: Doorway, tmp_path:
     kubeconfig = str(tmp_path / "hub" / "kubeconfig")
     command = [kubectl, "--kubeconfig", kubeconfig, "get", "memberclusters", "-o", "wide"]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    output, _ = await process.communicate()
+    async with asyncio.timeout(PATIENCE):
+        output, _ = await process.communicate()
     header, row = output.decode().splitlines()
     assert header.split() == [
         "NAME", "JOINED", "AGE", "MEMBER-AGENT-LAST-SEEN", "NODE-COUNT", "AVAILABLE-CPU",

@@ -20,7 +20,7 @@ from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.roots.membership import join_cluster
 from clusterspace.roots.processes import serving_metrics
 from clusterspace.testing.hubs import hub_for_test
-from clusterspace.testing.stage import Fleet, running_fleet
+from clusterspace.testing.stage import PATIENCE, Fleet, running_fleet
 from clusterspace.testing.steps import until
 
 
@@ -140,7 +140,8 @@ async def test_controllers_without_a_hub_say_so_and_wait() -> None:
     )
     assert waiting.stderr is not None
     try:
-        said = (await waiting.stderr.readline()).decode()
+        async with asyncio.timeout(PATIENCE):
+            said = (await waiting.stderr.readline()).decode()
         assert "waiting" in said
         assert "/nowhere: there is no such file" in said
         assert waiting.returncode is None

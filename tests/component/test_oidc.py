@@ -30,6 +30,7 @@ from clusterspace.errors import UnusableConfiguration
 from clusterspace.roots.hub import running_hub
 from clusterspace.roots.settings import HubSettings
 from clusterspace.testing.clocks import ManualClock
+from clusterspace.testing.stage import PATIENCE
 from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -357,7 +358,8 @@ async def test_kubectl_logs_in_with_a_plug_in(issuer: Issuer, tmp_path: Path) ->
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, "HOME": str(tmp_path)},
         )
-        answer, _ = await asking.communicate()
+        async with asyncio.timeout(PATIENCE):
+            answer, _ = await asking.communicate()
 
     assert json.loads(answer)["status"]["userInfo"]["username"] == "sso:jane"
 

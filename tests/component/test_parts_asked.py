@@ -23,7 +23,7 @@ from clusterspace.roots.local.doctor import Severity, examine_cluster
 from clusterspace.roots.local.files import LocalFiles
 from clusterspace.roots.local.parts import Whereabouts, ask_parts
 from clusterspace.roots.settings import FleetSettings, HubSettings
-from clusterspace.testing.stage import quick
+from clusterspace.testing.stage import PATIENCE, quick
 from clusterspace.testing.steps import stop, until
 
 NOW = 1_800_000_000.0
@@ -42,7 +42,8 @@ async def clusterspace(*words: str) -> Result:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    output, errors = await process.communicate()
+    async with asyncio.timeout(PATIENCE):
+        output, errors = await process.communicate()
     assert b"Traceback" not in errors, errors.decode()
     said = output if "-o" in words else output + errors
     return Result(process.returncode or 0, said.decode())

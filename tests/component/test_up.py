@@ -88,7 +88,9 @@ def test_a_part_that_is_killed_comes_back_and_nothing_is_lost(fleet):
     running = fleet()
     running.wait_ready()
     kubectl = ["kubectl", "--kubeconfig", str(running.files.kubeconfig), "--context", "hub"]
-    made = subprocess.run([*kubectl, "create", "configmap", "kept"], capture_output=True)
+    made = subprocess.run(
+        [*kubectl, "create", "configmap", "kept"], capture_output=True, timeout=PATIENCE
+    )
     assert made.returncode == 0, made.stderr
     for part in ("hub", "fleet", "controllers"):
         before = running.pid_of(part)
@@ -100,7 +102,9 @@ def test_a_part_that_is_killed_comes_back_and_nothing_is_lost(fleet):
         return all(each.state == "ready" for each in running.record().components)
 
     wait_for(all_ready)
-    found = subprocess.run([*kubectl, "get", "configmap", "kept"], capture_output=True)
+    found = subprocess.run(
+        [*kubectl, "get", "configmap", "kept"], capture_output=True, timeout=PATIENCE
+    )
     assert found.returncode == 0, found.stderr
     assert running.stop() == 0
 

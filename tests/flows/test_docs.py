@@ -151,7 +151,14 @@ def test_what_a_page_types_on_a_server_can_be_parsed_and_names_files_that_exist(
     """Verbs, options and variables of ours are compared by tests/meta/test_docs.py."""
     typed = "\n".join(step.commands for step in read_steps(DOCS / page))
 
-    parsed = subprocess.run(["sh", "-n"], input=typed, capture_output=True, text=True, check=False)
+    parsed = subprocess.run(
+        ["sh", "-n"],
+        input=typed,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+    )
     ours = set(re.findall(r"(?<![\w/])(?:deploy/[\w./-]+|requirements[\w.-]*\.lock)", typed))
     units = set(re.findall(r"(?<![\w/])clusterspace-(?:hub|fleet|controllers|agent)\b", typed))
 

@@ -32,7 +32,7 @@ print(*sys.modules, file=sys.stderr)
 
 def modules_of(*arguments: str) -> set[str]:
     command = [sys.executable, "-c", REPORT, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     return set(done.stderr.split())
 
 

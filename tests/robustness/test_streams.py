@@ -23,6 +23,7 @@ from tests.component.streams.command_runs import (
 from tests.component.streams.exec_member import CLOSES, digest
 
 from clusterspace.aio import event_loop
+from clusterspace.testing.stage import PATIENCE
 
 POD = f"web.clusterspace.{MEMBER}"
 RUNS = 1000
@@ -95,7 +96,8 @@ def test_kubectl_copies_whole_files_and_learns_of_exit_codes_and_broken_streams(
                 "KUBECTL_REMOTE_COMMAND_WEBSOCKETS": str(is_websocket).lower(),
             },
         )
-        said, complaint = await process.communicate()
+        async with asyncio.timeout(PATIENCE):
+            said, complaint = await process.communicate()
         assert process.returncode is not None
         return process.returncode, said, complaint
 

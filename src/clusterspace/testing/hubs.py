@@ -329,7 +329,8 @@ async def _run(program: Path, arguments: Sequence[str]) -> None:
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
     )
-    _, complaint = await process.communicate()
+    async with asyncio.timeout(_START_SECONDS):
+        _, complaint = await process.communicate()
     if process.returncode:
         raise RuntimeError(f"{program.name}: {complaint.decode()}")
 

@@ -16,6 +16,7 @@ PATIENCE: Final = 30.0
 """How long a test waits for what takes a moment on an idle machine."""
 
 _PAUSE: Final = 0.02
+_CANCELLED_AGAIN: Final = 1.0
 _PLAIN: Final = WriteOptions()
 
 Look = Callable[[], Awaitable[Any] | Any]
@@ -81,11 +82,19 @@ async def delete(cluster_client: ClusterClient, place: ResourcePath) -> None:
 
 
 async def stop(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks and wait for their end; raise what one ended with, unless it was a kill."""
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks)
+    """Cancel tasks and wait for their end; raise what one ended with, unless it was a kill.
+
+    A task that starts something again whenever that fails may take the cancellation for such a
+    failure: a leader that loses its lease just then ends with that, and is started once more.
+    It is therefore cancelled until it ends.
+    """
+    running, deadline = set(tasks), asyncio.get_running_loop().time() + PATIENCE
+    while running:
+        for task in running:
+            task.cancel()
+        _, running = await asyncio.wait(running, timeout=_CANCELLED_AGAIN)
+        if running and asyncio.get_running_loop().time() > deadline:
+            raise AssertionError(f"not stopped within {PATIENCE:g} s: {running}")
     for task in tasks:
         failure = None if task.cancelled() else task.exception()
         if failure is not None and not isinstance(failure, Killed):
