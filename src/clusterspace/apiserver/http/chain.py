@@ -262,8 +262,9 @@ to ask, a right that was taken away ends what it had opened within ten seconds."
 
 _TICK_SECONDS: Final = 0.5
 _PAUSE_SECONDS: Final = 3.0
-"""Between two rounds: about 40 µs for each open request, so that 5,000 watches take a fifteenth of
-one processor in the worst case, and a right ends what it had opened after four seconds."""
+"""Between two rounds. On the hub an open request takes about 10 µs, 5,000 of them 50 ms: less than
+a fiftieth of one processor when rights change all day, and a 300th when they do not. A right that
+was taken away ends what it had opened after four seconds at most."""
 
 _AT_ONCE: Final = 16
 """How many requests are asked about at a time: one that waits for the hub does not hold up others.
