@@ -89,6 +89,10 @@ class Health:
         self._is_ready = ready
         self._is_started = self._is_started or ready
 
+    def become_ready(self) -> None:
+        """Be ready from now on."""
+        self.is_ready = True
+
     def answer(self, context: RequestContext) -> Response | None:
         """Answer a path at or below the health checks; None when it is neither."""
         path, query = context.info.path, context.info.query

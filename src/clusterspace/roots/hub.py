@@ -1,14 +1,11 @@
 """The hub API server as a process: what is built, in which order, and how it ends."""
 
-import errno
 import ssl
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
-
-import structlog
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.aio.tasks import Supervisor, keep_all, report
@@ -30,32 +27,18 @@ from clusterspace.apiserver.verbs.read import computed_verbs
 from clusterspace.client.endpoints import AddressRules
 from clusterspace.errors import StoreFull
 from clusterspace.fleet.membership.connections import user_settings
+from clusterspace.roots import hub_state
 from clusterspace.roots.audit_logs import open_audit
 from clusterspace.roots.chains import hub_handler, hub_recheck
 from clusterspace.roots.clients import open_connections
 from clusterspace.roots.config_files import issuer_tasks, load_issuers, load_tokens
 from clusterspace.roots.fairness import OwnFlows
-from clusterspace.roots.hub_state import (
-    bootstrap,
-    build_state,
-    by_one_hub,
-    create_namespaces,
-    housekeeping,
-    own_tasks,
-)
+from clusterspace.roots.hub_state import bootstrap, build_state, by_one_hub, housekeeping, own_tasks
 from clusterspace.roots.installation import Installation, advertised_address, server_url
 from clusterspace.roots.processes import api_server, process_tasks, stay_until, stop_event
 from clusterspace.roots.settings import HubSettings
-from clusterspace.roots.stores import (
-    encryption_tasks,
-    identity_tasks,
-    open_store,
-    share_identity,
-    store_tasks,
-)
+from clusterspace.roots.stores import hub_store_tasks, open_store, share_identity
 from clusterspace.roots.tls import ServerTls
-
-_log = structlog.get_logger(__name__)
 
 _DRAIN_SECONDS: Final = 10.0
 
@@ -119,9 +102,7 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         server = api_server(handler, tls.context, settings, clock)
         await server.listen(settings.host, settings.port)
         port = server.addresses[0][1]
-        url = server_url(settings.host, port)
-
-        identity.documents.server = url
+        identity.documents.server = url = server_url(settings.host, port)
 
         def write_kubeconfigs(now: float) -> None:
             installation.write_component_kubeconfigs(tls.authorities, url, now)
@@ -132,18 +113,16 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
             recheck.changed()
 
         tasks = await stack.enter_async_context(Supervisor(clock, report))
-        keep_all(tasks, flows.tasks())
         service = KubernetesService(hub, advertised_address(settings.host), port)
         # Of several hubs on one store one does what is done for all; each does what is its own.
         shared = {**housekeeping(hub), **identity.tasks(url), "kubernetes service": service.run}
         keep_all(tasks, by_one_hub(hub, shared))
-        keep_all(tasks, {**own_tasks(hub, controller), **store_tasks(store, clock)})
-        keep_all(tasks, {"open streams": recheck.run, **identity.own_tasks(url)})
+        keep_all(tasks, {**own_tasks(hub, controller), **identity.own_tasks(url), **flows.tasks()})
+        keep_all(tasks, hub_store_tasks(settings, store, installation, clock))
         keep_all(tasks, {"roles in memory": access.role_cache.run, **process_tasks(clock)})
-        keep_all(tasks, {"changes of rights": AccessChanges(hub, recheck.changed).run})
+        changes = AccessChanges(hub, recheck.changed)
+        keep_all(tasks, {"open streams": recheck.run, "changes of rights": changes.run})
         keep_all(tasks, tls.tasks(clock, server, write_kubeconfigs, use_keys))
-        keep_all(tasks, identity_tasks(store, installation, clock))
-        keep_all(tasks, encryption_tasks(settings.encryption_file, store, clock))
         keep_all(tasks, issuer_tasks(settings.authentication_file, issuers, clock, recheck.changed))
         if unfinished is not None:
             tasks.spawn("bootstrap", unfinished)
@@ -155,16 +134,7 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         # Callbacks run in the reverse of this order: requests end first, then the tasks that
         # write on their own, then what both stand on.
         stack.push_async_callback(drain)
-        # Before anybody can see that we are ready: the parts are started then, with these.
-        try:
-            installation.write_component_kubeconfigs(tls.authorities, url, clock.now())
-            app.health.is_ready = True
-            installation.write_kubeconfig(tls.authorities, url, clock.now())
-        except OSError as error:
-            app.health.is_ready = True
-            if error.errno != errno.ENOSPC or not installation.keep_kubeconfig(url):
-                raise
-            _log.warning("the kubeconfigs are those of an earlier start", reason=str(error))
+        installation.announce(tls.authorities, url, clock.now(), app.health.become_ready)
         yield RunningHub(url, hub, installation, authorities.signing, tls.context)
 
 
@@ -174,6 +144,6 @@ async def serve_until_stopped(settings: HubSettings) -> None:
     async with running_hub(settings) as running:
         # Karmada's own controllers, which may run here, keep their leases in it.
         with suppress(StoreFull):
-            await create_namespaces(running.state, (SYSTEM_NAMESPACE,))
+            await hub_state.create_namespaces(running.state, (SYSTEM_NAMESPACE,))
         command = f"kubectl --kubeconfig {running.installation.kubeconfig}"
         await stay_until(stopped, "hub", url=running.url, connect_with=command)

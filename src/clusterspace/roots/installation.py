@@ -13,16 +13,19 @@ D/parts/NAME/kubeconfig       who a component of the control plane is at the hub
 D/store.db                    the objects
 """
 
+import errno
 import ipaddress
 import os
 import socket
 import ssl
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import structlog
 
 from clusterspace.apis.identities import COMPONENTS
 from clusterspace.apiserver.http.listener import server_context
@@ -48,6 +51,8 @@ from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.settings import AuthInfo, Pem
 from clusterspace.errors import StoreUnreadable, UnusableKubeconfig
 from clusterspace.roots.kubeconfigs import ADMIN, kubeconfig_of
+
+_log = structlog.get_logger(__name__)
 
 _PRIVATE: Final = 0o600
 _RENEW_SHARE: Final = 0.2
@@ -269,6 +274,29 @@ class Installation:
         """Write the administrator's kubeconfig, whole or not at all; its context has the name."""
         pair = authorities.signing.issue_client("kubernetes-admin", (MASTERS,), now)
         write_private(self.kubeconfig, _kubeconfig(name, server, authorities, pair))
+
+    def announce(
+        self,
+        authorities: Authorities,
+        server: str,
+        now: float,
+        become_ready: Callable[[], None],
+    ) -> None:
+        """Write the kubeconfigs of the components, be ready, write the administrator's.
+
+        In this order: when a hub is ready its parts are started, with theirs, and whoever waits for
+        the administrator's finds a hub that is ready. A disk without room is no reason not to
+        serve, if the kubeconfigs of an earlier start lead here.
+        """
+        try:
+            self.write_component_kubeconfigs(authorities, server, now)
+            become_ready()
+            self.write_kubeconfig(authorities, server, now)
+        except OSError as error:
+            become_ready()
+            if error.errno != errno.ENOSPC or not self.keep_kubeconfig(server):
+                raise
+            _log.warning("the kubeconfigs are those of an earlier start", reason=str(error))
 
     def keep_kubeconfig(self, server: str) -> bool:
         """Whether the kubeconfig of an earlier start leads here; it then counts as written now.

@@ -118,6 +118,17 @@ async def share_identity(store: Store, installation: Installation, now: float) -
             await store.put(HUB_IDENTITY, msgspec.json.encode(record), expected=expected)
 
 
+def hub_store_tasks(
+    settings: HubSettings, store: OpenedStore, installation: Installation, clock: Clock
+) -> Tasks:
+    """Return all that a hub does for its store: its past, its keys, what hubs have in common."""
+    return {
+        **store_tasks(store, clock),
+        **identity_tasks(store, installation, clock),
+        **encryption_tasks(settings.encryption_file, store, clock),
+    }
+
+
 def identity_tasks(store: Store, installation: Installation, clock: Clock) -> Tasks:
     """Return the task that keeps what hubs have in common the same while it changes.
 
