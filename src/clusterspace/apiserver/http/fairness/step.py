@@ -252,6 +252,7 @@ def _waits_for(info: RequestInfo) -> float:
 OBJECTS_PER_SEAT: Final = 100
 WATCHES_PER_SEAT: Final = 10
 _EVENT_SECONDS: Final = 0.00025
+_MOST_DIGITS: Final = 20
 """For ten watchers, one seat, while an event is written to them."""
 
 
@@ -306,7 +307,10 @@ def list_width(info: RequestInfo, stored: int | None, most: int) -> Width:
         return ONE_SEAT
     query = info.query
     limit = stored
-    if (said := query.get("limit")).isdigit():
+    said = query.get("limit")
+    # What is no number, or none that anybody counts to, is refused behind the queues: `int` would
+    # fail here for other scripts' digits and for thousands of them.
+    if said.isascii() and said.isdigit() and len(said) < _MOST_DIGITS:
         limit = min(int(said), stored) or stored
     # Only a page without selectors is read alone; `resourceVersion=0` asks for everything.
     is_page = limit < stored and query.get("resourceVersion") != "0" and not info.is_watch
