@@ -69,6 +69,8 @@ class ApiStore:
 
     current_revision = FIRST_REVISION
     oldest_revision = FIRST_REVISION
+    is_shared = True
+    is_reachable = True
     refuses_writes = "what is stored here is an API server's"
 
     def __init__(self, hub: ClusterClient, catalog: Catalog) -> None:
