@@ -83,6 +83,21 @@ class TestEtcdStore(DurableStoreContract):
         return await EtcdStore.open(self.settings, root="", maximum_waiting_events=WAITING_EVENTS)
 
 
+@pytest.mark.slow
+class TestMovedStore(TestEtcdStore):
+    """One whose revisions go on from elsewhere."""
+
+    async def open_store(self, directory: Path) -> Store:
+        try:
+            store = await EtcdStore.open(self.settings, root="", ahead=1_000_000)
+        except StoreUnreadable:
+            pass  # it was filled before
+        else:
+            await store.finish_filling()
+            await store.close()
+        return await super().open_store(directory)
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def three_members(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[EtcdCluster]:
     async with etcd_for_test(tmp_path_factory.mktemp("three"), members=3) as cluster:

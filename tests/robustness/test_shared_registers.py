@@ -15,6 +15,7 @@ from tests.robustness.hub_processes import HubProcesses, ways
 from tests.robustness.linearizability import violations
 from tests.robustness.shared_registers import History, Verdict, judge, make_trouble, run_client
 
+from clusterspace.apiserver.store.etcd.messages import WatchAnswer
 from clusterspace.apiserver.store.etcd.store import EtcdStore
 from clusterspace.apiserver.store.interface import KeyValue, Revision
 from clusterspace.errors import StoreError
@@ -105,7 +106,10 @@ async def test_hubs_and_members_die_and_stand_still_and_nothing_is_lost(
 
 
 class ReadsStale(EtcdStore):
-    """Believes that what it has in memory is all there is."""
+    """Believes that what it has in memory is all there is, and hears of the rest a little late."""
+
+    def _take(self, answer: WatchAnswer) -> None:
+        asyncio.get_running_loop().call_later(0.05, super()._take, answer)
 
     async def sync(self) -> Revision:
         await asyncio.sleep(0)

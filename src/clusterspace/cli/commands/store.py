@@ -117,6 +117,62 @@ def rewrite(*, resources: tuple[str, ...], hub: HubOptions) -> None:
         click.echo(f"Wrote {count:,} {name} once more.")
 
 
+@store.command()
+@click.option("--from", "source", required=True, metavar="PLACE", help="sqlite:DIR or etcd:URLS.")
+@click.option("--to", "target", required=True, metavar="PLACE", help="etcd:URLS or sqlite:DIR.")
+@click.option(
+    "--etcd-prefix", default="/registry", show_default=True, metavar="PATH", help="As for `hub`."
+)
+@click.option("--etcd-cafile", type=_FILE, metavar="FILE", help="As for `hub`.")
+@click.option("--etcd-certfile", type=_FILE, metavar="FILE", help="As for `hub`.")
+@click.option("--etcd-keyfile", type=_FILE, metavar="FILE", help="As for `hub`.")
+def migrate(
+    *,
+    source: str,
+    target: str,
+    etcd_prefix: str,
+    etcd_cafile: Path | None,
+    etcd_certfile: Path | None,
+    etcd_keyfile: Path | None,
+) -> None:
+    """Move the hub's objects from SQLite to etcd, or back, while no hub runs.
+
+    Everything is read back and compared before the target can be used; the source stays as it is.
+    Revisions go on far above, so every client that watches lists again.
+
+    \b
+    Examples:
+      clusterspace store migrate --from sqlite:.clusterspace --to etcd:https://10.0.0.1:2379
+      clusterspace store migrate --from etcd:http://127.0.0.1:2379 --to sqlite:back
+    """
+    from rich.progress import Progress
+
+    from clusterspace.aio.clocks import SystemClock
+    from clusterspace.roots import migration
+    from clusterspace.roots.settings import EtcdSettings
+
+    etcd = EtcdSettings((), etcd_prefix, etcd_cafile, etcd_certfile, etcd_keyfile)
+    moved: list[migration.Moved] = []
+    with _reported_errors(), Progress(console=people_console(), transient=True) as bars:
+        task = bars.add_task("objects")
+
+        async def move() -> None:
+            moved.append(
+                await migration.migrate(
+                    source,
+                    target,
+                    etcd,
+                    SystemClock().now(),
+                    lambda done, total: bars.update(task, completed=done, total=total),
+                )
+            )
+
+        run(move)
+    for each in moved:
+        click.echo(f"Moved {each.objects:,} objects from {source} to {target}.")
+        click.echo(f"Both have the digest {each.digest}; it goes on from revision {each.revision}.")
+
+
 @contextmanager
 def _reported_errors() -> Generator[None]:
     """Say in one sentence why it was not done, and end with the right code."""

@@ -15,7 +15,7 @@ import asyncio
 import heapq
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import structlog
@@ -102,9 +102,15 @@ class _Waiter:
 
 
 class KeyNames:
-    """How keys of the store are called in etcd: under its prefix, instead of under `root`."""
+    """How keys and revisions of the store are called in etcd.
+
+    Keys are under its prefix, instead of under `root`. Revisions are etcd's own and `ahead`: what
+    was moved here from elsewhere goes on from a higher revision than it had there, and etcd chooses
+    its own.
+    """
 
     def __init__(self, prefix: str, root: str) -> None:
+        self.ahead = 0
         self._prefix = prefix.encode()
         self._root = root
         self.first = self._prefix + b"/"
@@ -118,6 +124,14 @@ class KeyNames:
         if not key.startswith(f"{self._root}/"):
             raise Unstorable(f"the key {key!r} does not begin with {self._root}/")
         return self._prefix + key.removeprefix(self._root).encode()
+
+    def in_store(self, revision: int) -> Revision:
+        """Return what a revision of etcd is called here."""
+        return Revision(revision + self.ahead)
+
+    def in_etcd(self, revision: int) -> int:
+        """Return what a revision is called in etcd; those from before are nobody's there."""
+        return max(revision - self.ahead, 0)
 
     def from_etcd(self, key: bytes) -> str:
         """Return the key that has this name in etcd."""
@@ -167,10 +181,13 @@ class EtcdStore(IndexedStore):
         root: str = "/registry",
         maximum_waiting_events: int = MAXIMUM_WAITING_EVENTS,
         clock: Clock | None = None,
+        ahead: int | None = None,
     ) -> "EtcdStore":
         """Connect, read everything into memory, and follow it from there on.
 
-        Keys begin with `root`, in whose place etcd has the prefix of the settings.
+        Keys begin with `root`, in whose place etcd has the prefix of the settings. `ahead` is for
+        filling an empty prefix from elsewhere: revisions are that much higher than etcd's, and
+        nobody else opens it before `finish_filling`.
         Raises `StoreUnavailable` (nobody answers), `StoreUnreadable` (too old, not let in, or the
         prefix is somebody else's).
         """
@@ -178,7 +195,7 @@ class EtcdStore(IndexedStore):
         client = await EtcdClient.open(settings, clock=clock)
         try:
             names = KeyNames(settings.prefix, root)
-            await _claim(client, names, settings.prefix)
+            names.ahead = await _claim(client, names, settings.prefix, ahead)
             index, target = await _load(client, names)
         except BaseException:
             await client.close()
@@ -250,15 +267,16 @@ class EtcdStore(IndexedStore):
                 self._note_trouble(str(error))
                 continue
             self._note_trouble("")
-            if answer.revision < known:
+            present = self._names.in_store(answer.revision)
+            if present < known:
                 # The quorum is behind what it has told us: it was restored from a backup. What is
                 # in the index may never have been, as far as etcd knows.
-                _log.error("etcd has gone back", from_revision=known, to=answer.revision)
+                _log.error("etcd has gone back", from_revision=known, to=present)
                 self._has_gone_back = True
                 if self._stream is not None:
                     self._stream.give_up("etcd has gone back")
             if not waiting.done():
-                waiting.set_result(Revision(answer.revision))
+                waiting.set_result(present)
 
     async def _reach(self, revision: int) -> None:
         """Wait until the index has come to a revision."""
@@ -318,9 +336,11 @@ class EtcdStore(IndexedStore):
         checked(write)
         name = self._names.to_etcd(write.key)
         if isinstance(write, Delete):
-            request = messages.delete_request(name, write.expected)
+            request = messages.delete_request(name, self._names.in_etcd(write.expected) or -1)
         elif write.expected:
-            request = messages.update_request(name, write.value, write.expected)
+            # A revision from before the move is nobody's: compared with -1, it never is.
+            expected = self._names.in_etcd(write.expected) or -1
+            request = messages.update_request(name, write.value, expected)
         else:
             request = messages.create_request(name, write.value)
         self._writes += 1
@@ -348,7 +368,7 @@ class EtcdStore(IndexedStore):
         was_sent = False
         for pause in clocks.exponential(0.02, 0.5):
             try:
-                answer = messages.read_txn(await self._client.call(messages.TXN, request))
+                raw = messages.read_txn(await self._client.call(messages.TXN, request))
             except StoreFull as error:
                 self._is_full = True
                 self._note_trouble(str(error))
@@ -370,6 +390,7 @@ class EtcdStore(IndexedStore):
             raise AssertionError("the pauses never end")
         self._is_full = False
         self._note_trouble("")
+        answer = replace(raw, revision=self._names.in_store(raw.revision))
         if answer.succeeded:
             self._own[answer.revision] = write
             self._apply_own()
@@ -427,7 +448,7 @@ class EtcdStore(IndexedStore):
                     raise OutcomeUnknown(f"{write.key} was deleted, by this request or by another")
         actual = ABSENT
         if answer.current is not None:
-            actual = Revision(answer.current.mod_revision)
+            actual = self._names.in_store(answer.current.mod_revision)
         elif not expected:
             # A create that was refused is not told by what; at its revision the index knows.
             with suppress(Compacted, FutureRevision):
@@ -474,7 +495,7 @@ class EtcdStore(IndexedStore):
         names = self._names
         async with self._client.watch() as stream:
             start = self._index.revision + 1
-            await stream.write(messages.watch_request(names.first, names.end, start))
+            await stream.write(messages.watch_request(names.first, names.end, names.in_etcd(start)))
             self._last_heard = self._clock.monotonic()
             self._stream = stream  # from here on `_pulse` writes: one at a time, says gRPC
             try:
@@ -489,16 +510,17 @@ class EtcdStore(IndexedStore):
         """Bring the index up to what an answer says. Nothing is awaited: readers see all of it."""
         if answer.canceled:
             if answer.compact_revision:
-                raise Compacted(self._index.revision + 1, answer.compact_revision)
+                oldest = self._names.in_store(answer.compact_revision)
+                raise Compacted(self._index.revision + 1, oldest)
             raise StoreUnavailable(f"etcd ended the watch: {answer.reason}", was_sent=False)
         events = tuple(self._events_of(answer.changes))
         if events:
             self._publish(events)
             self._forget_own()
-        elif not answer.created and answer.revision > self._index.revision:
+        elif not answer.created and self._names.in_store(answer.revision) > self._index.revision:
             # No events, and not the greeting: an answer to a progress request. All that happened
             # up to its revision has been sent before it.
-            self._advance(Revision(answer.revision))
+            self._advance(self._names.in_store(answer.revision))
             self._forget_own()
         self._wake_waiters()
 
@@ -512,7 +534,8 @@ class EtcdStore(IndexedStore):
         changed: dict[str, KeyValue | None] = {}
         for change in changes:
             stored = change.stored
-            if stored.mod_revision <= self._index.revision:
+            revision = self._names.in_store(stored.mod_revision)
+            if revision <= self._index.revision:
                 continue  # the watch was opened anew: this one is known
             key = self._names.from_etcd(stored.key)
             previous = changed[key] if key in changed else self._index.get(key)
@@ -521,7 +544,7 @@ class EtcdStore(IndexedStore):
                 yield Event(EventType.PUT, item, previous)
             elif previous is not None:
                 changed[key] = None
-                gone = KeyValue(key, b"", ABSENT, Revision(stored.mod_revision))
+                gone = KeyValue(key, b"", ABSENT, revision)
                 yield Event(EventType.DELETE, gone, previous)
 
     async def _pulse(self) -> None:
@@ -586,7 +609,7 @@ class EtcdStore(IndexedStore):
         if revision > self._index.revision:
             raise FutureRevision(revision, self._index.revision)
         if revision > self._index.oldest:
-            await compact_etcd(self._client, revision)
+            await compact_etcd(self._client, self._names.in_etcd(revision))
         await self.forget(revision)
 
     async def forget(self, revision: Revision) -> None:
@@ -602,8 +625,11 @@ class EtcdStore(IndexedStore):
         at = self._index.revision
         differing: list[str] = []
         last: str | None = None
-        async for page in _pages(self._client, self._names, at, keys_only=self._client.is_etcd):
-            theirs = {self._names.from_etcd(each.key): each.mod_revision for each in page.items}
+        names, keys_only = self._names, self._client.is_etcd
+        async for page in _pages(self._client, names, names.in_etcd(at), keys_only=keys_only):
+            theirs = {
+                names.from_etcd(each.key): names.in_store(each.mod_revision) for each in page.items
+            }
             cached = self._index.page("", start_after=last, limit=None, at=at)
             ours = {each.key: each.mod_revision for each in cached.items}
             last = max(theirs) if page.more else None
@@ -628,6 +654,16 @@ class EtcdStore(IndexedStore):
                         first=differing[0],
                     )
                     await self._reload("it differed from etcd")
+
+    async def finish_filling(self) -> None:
+        """Let others open what was filled from elsewhere."""
+        marker = self._names.marker
+        answer = await self._client.read(messages.RANGE, messages.range_request(marker))
+        (found,) = messages.read_range(answer).items
+        mark = b"ahead " + str(self._names.ahead).encode()
+        # Sent again after a lost answer it finds the revision changed, by itself.
+        request = messages.update_request(marker, mark, found.mod_revision)
+        await self._client.read(messages.TXN, request)
 
     async def close(self) -> None:
         """Finish the writes already taken, end every watch, let go of the connections."""
@@ -664,29 +700,48 @@ def _item(names: KeyNames, stored: Stored) -> KeyValue:
     return KeyValue(
         names.from_etcd(stored.key),
         stored.value,
-        Revision(stored.create_revision),
-        Revision(stored.mod_revision),
+        names.in_store(stored.create_revision),
+        names.in_store(stored.mod_revision),
     )
 
 
 # -- reading everything --------------------------------------------------------------------------
 
 
-async def _claim(client: EtcdClient, names: KeyNames, prefix: str) -> None:
-    """Make sure that the prefix is ours: marked so, or empty, and then marked."""
-    marker = await client.read(messages.RANGE, messages.range_request(names.marker))
-    if messages.read_range(marker).items:
-        return
+_FILLING: Final = b"filling "
+
+
+async def _claim(client: EtcdClient, names: KeyNames, prefix: str, ahead: int | None) -> int:
+    """Make sure that the prefix is ours: marked so, or empty, and then marked.
+
+    Return by how much its revisions are ahead of etcd's. With `ahead` it has to be empty, and is
+    marked as being filled.
+    """
+    answer = await client.read(messages.RANGE, messages.range_request(names.marker))
+    found = messages.read_range(answer).items
+    if found and ahead is None:
+        value = found[0].value
+        if value.startswith(_FILLING):
+            raise StoreUnreadable(
+                f"{prefix} in etcd was being filled from elsewhere, and that was not finished:"
+                f" empty it (etcdctl del --prefix {prefix}/, etcdctl del clusterspace{prefix}),"
+                " and begin again"
+            )
+        return int(value.removeprefix(b"ahead ")) if value.startswith(b"ahead ") else 0
     anything = messages.range_request(names.first, names.end, limit=1)
-    found = messages.read_range(await client.read(messages.RANGE, anything)).items
+    others = messages.read_range(await client.read(messages.RANGE, anything)).items
     if found:
+        raise StoreUnreadable(f"{prefix} in etcd is a hub's already: choose another --etcd-prefix")
+    if others:
         raise StoreUnreadable(
-            f"etcd has {found[0].key.decode(errors='replace')} under {prefix}, which no hub has"
+            f"etcd has {others[0].key.decode(errors='replace')} under {prefix}, which no hub has"
             " written: another API server may live there. Choose another --etcd-prefix"
         )
     # Created twice by two hubs that start together, or by one whose answer was lost: the second
     # time it is there, and that is all that is wanted.
-    await client.read(messages.TXN, messages.create_request(names.marker, b"hub"))
+    mark = b"hub" if ahead is None else _FILLING + str(ahead).encode()
+    await client.read(messages.TXN, messages.create_request(names.marker, mark))
+    return ahead or 0
 
 
 async def _load(
@@ -700,7 +755,7 @@ async def _load(
     while True:
         marker = await client.read(messages.RANGE, messages.range_request(names.marker))
         present = messages.read_range(marker).revision
-        base = max(1, present - HISTORY) if at is None else at or present
+        base = max(1, present - HISTORY) if at is None else names.in_etcd(at) or present
         try:
             try:
                 items = [_item(names, each) async for each in _all(client, names, base)]
@@ -709,7 +764,7 @@ async def _load(
                 items = [_item(names, each) async for each in _all(client, names, base)]
         except Compacted:
             continue  # it was compacted while it was read
-        return Index(items, revision=Revision(base)), Revision(present)
+        return Index(items, revision=names.in_store(base)), names.in_store(present)
 
 
 async def _oldest(client: EtcdClient, names: KeyNames, base: int) -> int:
