@@ -85,7 +85,7 @@ def fleet_handler(
             catch_errors,
             deadlines,
             Authenticate(authenticator, audit.failed_logins),
-            Audit(clock, audit.write, audit.policy),
+            Audit(clock, audit.write, audit.policy, answers_of_members=True),
             Impersonate(authorizer),
             limits or InFlightLimits(),
             *((recheck,) if recheck is not None else ()),

@@ -185,6 +185,7 @@ async def fleet_site(
     identities: MemberIdentities = MASTERS_TRAVEL,
     limits: FleetLimits | None = None,
     hub_kind: str = OURS,
+    audit_policy_file: Path | None = None,
 ) -> AsyncGenerator[Site]:
     """Run a hub with members that have joined, and the fleet API server in front."""
     async with AsyncExitStack() as stack:
@@ -204,6 +205,7 @@ async def fleet_site(
             member_cidrs=LOOPBACK,
             limits=limits or FleetLimits(list_seconds, request_seconds),
             identities=identities,
+            audit_policy_file=audit_policy_file,
         )
         running = await stack.enter_async_context(running_fleet(settings))
         site = Site(fleet, running, sides)

@@ -77,8 +77,12 @@ _PLAIN_OPTIONS: Final = frozenset(
 class Audit:
     """The step that writes the events of a request."""
 
-    def __init__(self, clock: Clock, sink: AuditSink, policy: Policy) -> None:
+    def __init__(
+        self, clock: Clock, sink: AuditSink, policy: Policy, *, answers_of_members: bool = False
+    ) -> None:
         self._clock = clock
+        self._answers_of_members = answers_of_members
+        """Whether answers are what members say, also where no one of them is named."""
         self._sink = sink
         self._policy = policy
 
@@ -106,6 +110,8 @@ class Audit:
         if is_long:
             context.request.on_answer = start
         stage, response = "ResponseComplete", None
+        answer: Response | None = None
+        """What the client gets, if that is not what is returned from here."""
         status: dict[str, Any] = {"metadata": {}, "code": _INTERRUPTED}
         try:
             response = await rest(context)
@@ -113,11 +119,13 @@ class Audit:
                 status["code"] = started[0] if started else 200
             else:
                 status = _status_in(context, response)
-        except ApiError as refused:
-            status = _status_of(context, refused)
-            raise
-        except ClusterError as error:
-            status = _status_of(context, cluster_refusal(error))
+        except (ApiError, ClusterError) as error:
+            refused = error if isinstance(error, ApiError) else cluster_refusal(error)
+            status = _shown_status(context, statuses.status_of(refused), refused.code)
+            has_body = decision.level >= Level.REQUEST_RESPONSE
+            if has_body and not _quotes_credentials(context, refused.code):
+                body = msgspec.json.encode(statuses.status_of(refused))
+                answer = Response(refused.code, (), body)
             raise
         except asyncio.CancelledError:
             raise
@@ -137,7 +145,7 @@ class Audit:
         finally:
             if is_long and not started and stage != "Panic":
                 start(status["code"])
-            self._write(context, caller, decision, stage, received, status, response)
+            self._write(context, caller, decision, stage, received, status, response or answer)
         return response
 
     def _write(
@@ -153,10 +161,13 @@ class Audit:
         went_well = status is None or status["code"] < 400
         if stage not in decision.omit_stages and not (decision.refusals_only and went_well):
             now = self._clock.now()
-            self._sink(event_of(context, caller, decision, stage, received, now, status, response))
+            event = event_of(context, caller, decision, stage, received, now, status, response)
+            if self._answers_of_members and "responseObject" in event:
+                event["responseObject"] = plain_text.lines_of_json(event["responseObject"])
+            self._sink(event)
 
 
-def event_of(  # noqa: C901, PLR0913 - all there is to say of one stage of a request
+def event_of(  # noqa: C901, PLR0912, PLR0913 - all there is to say of one stage of a request
     context: RequestContext,
     caller: User | None,
     decision: Decision,
@@ -197,6 +208,9 @@ def event_of(  # noqa: C901, PLR0913 - all there is to say of one stage of a req
     if info.is_resource:
         found = object_in(response if info.is_write and info.subresource != "proxy" else None)
         asked_name = info.name or context.new_name
+        if not asked_name and not context.cluster and status is not None:
+            # Of what could not be created only the refusal says the name.
+            asked_name = str(status.get("details", {}).get("name", ""))
         reference = {"resource": info.resource}
         if info.namespace:
             reference["namespace"] = info.namespace
@@ -252,29 +266,33 @@ def _is_about_credentials(context: RequestContext) -> bool:
     return info.resource in ("secrets", "tokenreviews", "works") or info.subresource == "token"
 
 
-def _status_of(context: RequestContext, refused: ApiError) -> dict[str, Any]:
-    body = statuses.status_of(refused)
-    return _shown_status(context, body, refused.code)
+def _quotes_credentials(context: RequestContext, code: int) -> bool:
+    """Whether a refusal may repeat a credential that was sent."""
+    return code in (400, 422) and _is_about_credentials(context)
 
 
 def _status_in(context: RequestContext, response: Response) -> dict[str, Any]:
-    if response.status < 400:
+    is_deletion = context.info.verb == "delete" and not context.cluster
+    if response.status < 400 and not is_deletion:
         return {"metadata": {}, "code": response.status}
     body = _decoded(response)
+    if response.status < 400 and body.get("kind") != "Status":
+        return {"metadata": {}, "code": response.status}
     return _shown_status(context, body if body.get("kind") == "Status" else {}, response.status)
 
 
 def _shown_status(context: RequestContext, body: Mapping[str, Any], code: int) -> dict[str, Any]:
     """Return a Status for the record; what quotes a credential that was refused is left out."""
-    shown: dict[str, Any] = {"metadata": {}, "status": "Failure"}
-    if not (code in (400, 422) and _is_about_credentials(context)):
+    shown: dict[str, Any] = {"metadata": {}, "status": "Failure" if code >= 400 else "Success"}
+    quotes = _quotes_credentials(context, code)
+    if not quotes:
         shown["message"] = plain_text.line(str(body.get("message") or ""), _LONGEST_MESSAGE)
     shown["reason"] = plain_text.line(str(body.get("reason") or ""), _LONGEST_UID)
     details = body.get("details")
     if isinstance(details, dict) and not context.cluster:
         known = cast("dict[str, Any]", details)
-        kept = {each: known[each] for each in ("name", "group", "kind", "uid") if each in known}
-        shown["details"] = kept
+        told = ("name", "group", "kind", "uid", *(() if quotes else ("causes",)))
+        shown["details"] = {each: known[each] for each in told if each in known}
     shown["code"] = code
     return {key: value for key, value in shown.items() if value or key == "metadata"}
 
@@ -308,7 +326,9 @@ def _add_bodies(
             notes[f"{PREFIX}request-object-omitted"] = f"{len(raw)} bytes"
         else:
             try:
-                event["requestObject"] = _without(read_body(raw, read_as).value, decision)
+                value = read_body(raw, read_as).value
+                if isinstance(value, dict | list):
+                    event["requestObject"] = _without(value, decision)
             except (BadRequest, UnsupportedMediaType, msgspec.DecodeError):
                 notes[f"{PREFIX}request-object-omitted"] = "it cannot be read"
     if decision.level >= Level.REQUEST_RESPONSE and response is not None:
@@ -316,8 +336,7 @@ def _add_bodies(
         if size > _LARGEST_BODY:
             notes[f"{PREFIX}response-object-omitted"] = f"{size} bytes"
         elif found := _decoded(response):
-            cleaned = plain_text.lines_of_json(found) if context.cluster else found
-            event["responseObject"] = _without(cleaned, decision)
+            event["responseObject"] = _without(found, decision)
 
 
 def _without(value: Any, decision: Decision) -> Any:
@@ -348,13 +367,12 @@ def failed_login_events(policy: Policy, clock: Clock) -> DescribeFailure:
         stage = "ResponseStarted"  # as kube-apiserver: nothing was begun that could be completed
         if decision.level is Level.NONE or stage in decision.omit_stages:
             return None
-        how = {"certificate": "x509", "unknown-scheme": "basic"}.get(credential, "bearer")
-        why = f"Authentication failed, attempted: {how}"
-        status: dict[str, Any] = {"metadata": {}, "message": why, "code": 401}
+        status = _shown_status(context, statuses.status_of(statuses.unauthorized()), 401)
         now = clock.now()
         shown = replace(decision, level=min(decision.level, Level.METADATA))
         event = event_of(context, None, shown, stage, now, now, status, None)
         event["sourceIPs"] = [address]
+        event["requestURI"] = event["requestURI"][:_LONGEST_MESSAGE]  # a stranger's words
         event["annotations"] = {**event.get("annotations", {}), f"{PREFIX}credential": credential}
         return event
 
