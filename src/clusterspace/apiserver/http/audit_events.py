@@ -291,8 +291,8 @@ def _shown_status(context: RequestContext, body: Mapping[str, Any], code: int) -
     details = body.get("details")
     if isinstance(details, dict) and not context.cluster:
         known = cast("dict[str, Any]", details)
-        told = ("name", "group", "kind", "uid", *(() if quotes else ("causes",)))
-        shown["details"] = {each: known[each] for each in told if each in known}
+        fields = ("name", "group", "kind", "uid", *(() if quotes else ("causes",)))
+        shown["details"] = {each: known[each] for each in fields if each in known}
     shown["code"] = code
     return {key: value for key, value in shown.items() if value or key == "metadata"}
 
