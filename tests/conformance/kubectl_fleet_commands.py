@@ -127,6 +127,8 @@ APPLYING: Final = (
         sets("deployments", "web", "/spec/replicas", 2),
         leaves_no_trace("deployments", "web"),
         given=("web3",),
+        # kubectl replaces the version it has just read; controllers must not be writing it still.
+        after="-n NS@ rollout status deployment/web@",
     ),
     works(
         "-n NS@ replace --force -f DIR/d.yaml",

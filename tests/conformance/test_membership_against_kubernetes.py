@@ -65,11 +65,11 @@ async def test_a_real_cluster_joins_becomes_ready_and_leaves(fleet: Fleet, membe
 async def test_a_token_that_no_cluster_could_register_with_is_not_made(
     member: Side, tmp_path: Path
 ) -> None:
-    # A kube-apiserver may be the hub, and keeps the certificate it made for itself here.
+    # A kube-apiserver may be the hub once it was made one, and has the certificate it made itself.
     made = tmp_path / "real" / "certificates" / "apiserver.crt"
     as_hub = replace(member.settings, trust=Trust(Pem(made.read_bytes())))
 
-    with pytest.raises(CannotJoin, match="does not let agents register"):
+    with pytest.raises(CannotJoin, match="is no hub yet: run `clusterspace init` first"):
         await create_token("east", as_hub)
 
     assert await list_tokens(as_hub) == []

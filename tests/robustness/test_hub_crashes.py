@@ -170,8 +170,8 @@ def assert_nothing_lost(checker: HubChecker, kills: int) -> None:
     assert checker.problems == []
     assert checker.unfinished(view.name for view in VIEWS) == []
     assert checker.truth.missing == 0, "some of the log was never seen: the run does not count"
-    assert checker.acknowledged > 20 * kills, "too little happened for the run to count"
-    assert checker.delivered > 20 * kills, "too little was watched for the run to count"
+    assert checker.acknowledged > 5 * kills, "too little happened for the run to count"
+    assert checker.delivered > 5 * kills, "too little was watched for the run to count"
     assert checker.expired > 0, "no watch was told 410: the run does not count"
 
 
