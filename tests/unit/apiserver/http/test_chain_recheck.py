@@ -10,7 +10,13 @@ from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.messages import Headers, Request, Response
 from clusterspace.apiserver.http.request_info import read_request
 from clusterspace.apiserver.http.users import CertificateLogin, User
-from clusterspace.errors import ApiError, Forbidden, ServiceUnavailable, Unauthorized
+from clusterspace.errors import (
+    ApiError,
+    AuthorityDropped,
+    Forbidden,
+    ServiceUnavailable,
+    Unauthorized,
+)
 from clusterspace.testing.clocks import ManualClock
 
 WATCH = "watch=1"
@@ -62,7 +68,14 @@ class Stage:
         info = read_request("GET", "/api/v1/pods", query)
         self.call = RequestContext(self.request, info, "id-1")
         self.ended: list[ApiError] = []
-        self.call.on_end = self.ended.append
+        self.quiet_ends = 0
+        self.call.on_end = self._end
+
+    def _end(self, error: ApiError | None) -> None:
+        if error is None:
+            self.quiet_ends += 1
+        else:
+            self.ended.append(error)
 
     async def open(self, group: asyncio.TaskGroup) -> None:
         async def strip_then_stay(context: RequestContext) -> None:
@@ -207,6 +220,18 @@ async def test_what_a_credential_had_opened_ends_with_it(refusal: ApiError) -> N
         stage.close()
 
     assert [each.code for each in stage.ended] == [401]
+
+
+async def test_who_came_by_a_dropped_authority_comes_again_without_an_error() -> None:
+    stage = Stage()
+    async with asyncio.TaskGroup() as group:
+        await stage.open(group)
+        stage.guards.refusal = AuthorityDropped()
+        stage.recheck.changed()
+        await stage.clock.advance(1)
+        stage.close()
+
+    assert (stage.ended, stage.quiet_ends) == ([], 1)
 
 
 async def test_who_hears_of_no_changes_looks_more_often() -> None:

@@ -18,6 +18,8 @@ from clusterspace.apiserver.identity.service_account_tokens import (
     SigningKey,
     TokenKeys,
     TokenSpec,
+    UnreadableSigningKey,
+    VerifyingKey,
     claims_for,
     read_claims,
     secret_claims,
@@ -273,3 +275,31 @@ async def test_a_pod_bound_token_says_where_the_pod_runs():
     assert login is not None
     assert login.user.extra["authentication.kubernetes.io/pod-name"] == ("web",)
     assert login.user.extra["authentication.kubernetes.io/pod-uid"] == (uid_of(pod),)
+
+
+async def test_tokens_of_an_earlier_key_count_until_it_is_dropped() -> None:
+    issued = await Issued().start()
+    token = issued.token()
+    successor = SigningKey.create()
+
+    issued.tokens.use(TokenKeys(successor, (VerifyingKey(KEY.public),)))
+    assert (await issued.tokens.check(token, (API_AUDIENCE,))) is not None
+    assert {each["kid"] for each in issued.tokens.jwks()["keys"]} == {
+        KEY.key_id,
+        successor.key_id,
+    }
+    later = issued.token()
+    assert jwt.get_unverified_header(later)["kid"] == successor.key_id
+
+    # Remembered as good, and no longer: the memory does not outlive the key.
+    issued.tokens.use(TokenKeys(successor))
+    assert await issued.tokens.check(token, (API_AUDIENCE,)) is None
+    assert await issued.tokens.check(later, (API_AUDIENCE,)) is not None
+
+
+def test_public_keys_are_read_as_they_were_written() -> None:
+    keys = (SigningKey.create(), SigningKey.create())
+    read = VerifyingKey.load_all(b"".join(each.public_pem for each in keys))
+    assert [each.key_id for each in read] == [each.key_id for each in keys]
+    with pytest.raises(UnreadableSigningKey):
+        VerifyingKey.load_all(b"-----BEGIN PUBLIC KEY-----\nno\n-----END PUBLIC KEY-----\n")
