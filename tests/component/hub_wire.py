@@ -34,7 +34,13 @@ PATIENCE = 30.0
 START_PATIENCE = 30.0
 """The first start of all compiles everything, perhaps beside other tests."""
 
-TOKENS = 'admin-token,admin,admin-uid,"system:masters"\nviewer-token,viewer,viewer-uid,viewers\n'
+TOKENS = """\
+admin-token,admin,admin-uid,"system:masters"
+viewer-token,viewer,viewer-uid,viewers
+worker-token,worker,worker-uid,workers
+flood-token,flood,flood-uid,workers
+manager-token,system:kube-controller-manager,manager-uid
+"""
 ADMIN = "admin-token"
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"

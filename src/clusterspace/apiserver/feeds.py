@@ -6,6 +6,7 @@ watcher. Nobody waits for a slow watcher: it gets 410 and is cut off.
 """
 
 import asyncio
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Hashable
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,14 @@ from clusterspace.telemetry import metrics
 
 SLOW_BYTES: Final = 2 * 1024 * 1024
 """A watcher with this much unread is cut off: it would cost memory and never catch up."""
+
+
+PROMPT_WATCHERS: Final = 64
+"""Watchers of one user and feed that hear of a write before it is answered, and how many of the
+rest hear of it in one turn of the event loop: 1 ms of writing."""
+
+MOST_BEHIND: Final = 1000
+"""Events that the rest of them may be behind by; then they are cut off, as one is that is slow."""
 
 
 class Style(Protocol):
@@ -125,10 +134,24 @@ class Change:
 # - by the time a write is answered, its event is in every stream that has caught up;
 # - `watcher.seen` and `feed.revision` can be compared without a lock (`Feeds.join`);
 # - rendering costs everybody: whatever `Style.render` does, all connections wait for it.
+#
+# Two thousand watches of one user are 40 ms of writing, and everybody would wait for them. So a
+# user has so many watchers of a feed that are told at once; the others, the crowd, are told behind
+# the answer, some of them in each turn of the loop. Each has every event, in order. It may be a
+# moment late, and a bookmark to it never tells of more than it has been written (`Feeds.revision`).
 class Watcher:
     """One client's view of a feed."""
 
-    __slots__ = ("_prefix", "_selection", "_stream", "_style_of", "_wrote", "ended", "seen")
+    __slots__ = (
+        "_prefix",
+        "_selection",
+        "_stream",
+        "_style_of",
+        "_wrote",
+        "ended",
+        "owner",
+        "seen",
+    )
 
     def __init__(
         self,
@@ -138,8 +161,11 @@ class Watcher:
         selection: Selection,
         style_of: Callable[[bool], Style],
         seen: Revision,
+        owner: str = "",
     ) -> None:
         self._stream = stream
+        self.owner = owner
+        """Who watches."""
         self._prefix = prefix
         self._selection = selection
         self._style_of = style_of
@@ -212,6 +238,16 @@ class _Feed:
     def __init__(self, store: Store, prefix: str, on_end: Callable[[], object]) -> None:
         self.watchers: set[Watcher] = set()
         self._on_end = on_end
+        self._prompt: Counter[str] = Counter()
+        """By owner, how many are told at once."""
+        self.crowd: dict[Watcher, None] = {}
+        self._crowd: tuple[Watcher, ...] = ()
+        """The crowd as it is told: made anew when somebody joins or leaves, not for each event."""
+        self.behind: deque[tuple[Change, tuple[Watcher, ...]]] = deque()
+        """What the crowd has not been told, with those it concerns; of the first, who is left."""
+        self._behind_bytes = 0
+        self._offered = 0
+        """Of the first entry, how many have been told."""
         after = store.current_revision
         self.subscription: Subscription = store.subscribe(prefix, after=after, sink=self)
 
@@ -226,14 +262,73 @@ class _Feed:
             # off may change the set under the loop.
             for watcher in tuple(self.watchers):
                 watcher.offer(change)
+            if self.crowd:
+                self._tell_later(change)
+
+    def join(self, watcher: Watcher) -> None:
+        if self._prompt[watcher.owner] < PROMPT_WATCHERS:
+            self._prompt[watcher.owner] += 1
+            self.watchers.add(watcher)
+        else:
+            # It has seen all that the feed has shown (`Feeds.join`), so of what the crowd has yet
+            # to be told nothing is for this one: it is in none of the tuples behind.
+            self.crowd[watcher] = None
+            self._crowd = ()
+
+    def leave(self, watcher: Watcher) -> None:
+        if watcher in self.crowd:
+            del self.crowd[watcher]
+            self._crowd = ()
+        elif watcher in self.watchers:
+            self.watchers.discard(watcher)
+            self._prompt[watcher.owner] -= 1
+            if not self._prompt[watcher.owner]:
+                del self._prompt[watcher.owner]
+
+    def everybody(self) -> tuple[Watcher, ...]:
+        return (*self.watchers, *self.crowd)
+
+    def _tell_later(self, change: Change) -> None:
+        if not self._crowd:
+            self._crowd = tuple(self.crowd)
+        self._behind_bytes += len(change.event.item.value)
+        if len(self.behind) >= MOST_BEHIND or self._behind_bytes > SLOW_BYTES:
+            # They hold as much as a watcher may that does not read, and come no nearer.
+            self.behind.clear()
+            self._behind_bytes = self._offered = 0
+            for watcher in self._crowd:
+                metrics.watcher_evicted()
+                watcher.end(Expired("there are too many watches of one user to tell; list again"))
+            return
+        self.behind.append((change, self._crowd))
+        if len(self.behind) == 1:
+            asyncio.get_running_loop().call_soon(self._tell)
+
+    def _tell(self) -> None:
+        """Tell the crowd for a moment, and go on in the next turn of the loop."""
+        left = PROMPT_WATCHERS
+        while self.behind:
+            change, crowd = self.behind[0]
+            for watcher in crowd[self._offered : self._offered + left]:
+                watcher.offer(change)
+                self._offered += 1
+                left -= 1
+            if self._offered < len(crowd):
+                asyncio.get_running_loop().call_soon(self._tell)
+                return
+            self._behind_bytes -= len(change.event.item.value)
+            self._offered = 0
+            self.behind.popleft()
 
     def end(self, reason: StoreError) -> None:
         # Forgotten first, so that whoever watches next makes a new feed on a new subscription.
         self._on_end()
         is_closing = isinstance(reason, StoreClosed)
-        for watcher in tuple(self.watchers):
+        for watcher in self.everybody():
             watcher.end(None if is_closing else Expired(statuses.WATCH_TOO_OLD))
         self.watchers.clear()
+        self.crowd.clear()
+        self.behind.clear()
 
 
 @dataclass(slots=True)
@@ -315,7 +410,7 @@ class Feeds:
         # later, then the watcher is among those it is offered to.
         if watcher.seen < feed.revision:
             return False
-        feed.watchers.add(watcher)
+        feed.join(watcher)
         return True
 
     def missed(self, prefix: str, after: Revision) -> Missed:
@@ -330,9 +425,10 @@ class Feeds:
             raise collector.reason
         return Missed([Change(event) for event in collector.events], upto)
 
-    def revision(self, prefix: str) -> Revision:
-        """Return the revision up to which every joined watcher has been served."""
-        return self._feed(prefix).revision
+    def revision(self, prefix: str, watcher: Watcher) -> Revision:
+        """Return the revision up to which a joined watcher has been served."""
+        feed = self._feed(prefix)
+        return watcher.seen if feed.behind and watcher in feed.crowd else feed.revision
 
     def leave(self, prefix: str, watcher: Watcher) -> None:
         """Stop delivering; a feed nobody watches is given up."""
@@ -344,8 +440,8 @@ class Feeds:
         feed = self._feeds.get(prefix)
         if feed is None:
             return
-        feed.watchers.discard(watcher)
-        if not feed.watchers:
+        feed.leave(watcher)
+        if not feed.watchers and not feed.crowd:
             feed.subscription.close()
             self._feeds.pop(prefix, None)
 
@@ -353,7 +449,7 @@ class Feeds:
         """End every watch, or those of one resource that is no longer served."""
         for feed_prefix, feed in tuple(self._feeds.items()):
             if feed_prefix.startswith(prefix):
-                for watcher in tuple(feed.watchers):
+                for watcher in feed.everybody():
                     watcher.end(error)
         for apart_prefix, apart in tuple(self._apart.items()):
             if apart_prefix.startswith(prefix):
@@ -363,7 +459,7 @@ class Feeds:
     @property
     def watcher_count(self) -> int:
         """How many watchers there are."""
-        return sum(len(feed.watchers) for feed in self._feeds.values())
+        return sum(len(feed.watchers) + len(feed.crowd) for feed in self._feeds.values())
 
     def _feed(self, prefix: str) -> _Feed:
         feed = self._feeds.get(prefix)

@@ -36,7 +36,7 @@ from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.settings import RequestLimits
 from clusterspace.telemetry.flow_metrics import FLOW_CONTROL
 
-HUB_SEATS_PER_FLOW: Final = 32
+HUB_SEATS_PER_FLOW: Final = 16
 """As many writes of one user as share a commit are of use to them; more would only wait for each
 other, with everybody else behind them."""
 

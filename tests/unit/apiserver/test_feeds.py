@@ -1,5 +1,6 @@
 """One change, many watchers: who is told what, in which bytes, and who is cut off."""
 
+import asyncio
 from collections.abc import Hashable
 from typing import Any
 
@@ -7,12 +8,20 @@ import msgspec
 from tests.unit.apiserver.hub_subjects import CONFIG_MAPS, config_map, entry_of
 
 from clusterspace.apiserver import forms
-from clusterspace.apiserver.feeds import JSON_FRAMING, SLOW_BYTES, Feeds, Watcher
+from clusterspace.apiserver.feeds import (
+    JSON_FRAMING,
+    MOST_BEHIND,
+    PROMPT_WATCHERS,
+    SLOW_BYTES,
+    Feeds,
+    Watcher,
+)
 from clusterspace.apiserver.http.messages import Stream
 from clusterspace.apiserver.options import ListOptions, select
 from clusterspace.apiserver.store.interface import KeyValue, Revision
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.errors import Compacted
+from clusterspace.testing.clocks import settle
 
 PREFIX = CONFIG_MAPS.prefix()
 
@@ -229,3 +238,86 @@ async def test_watches_of_a_resource_that_is_no_longer_served_end_and_the_others
 
     assert mine.ended.done()
     assert not other.ended.done()
+
+
+# -- one user with a crowd of watchers -------------------------------------------------------------
+
+
+async def crowded(store: MemoryStore, count: int) -> tuple[Feeds, list[FakeWire], list[Watcher]]:
+    feeds, wires = Feeds(store), [FakeWire() for _ in range(count)]
+    watchers = [watcher(wire) for wire in wires]
+    for each in watchers:
+        assert feeds.join(PREFIX, each)
+    return feeds, wires, watchers
+
+
+async def test_a_write_waits_only_for_the_first_of_one_users_watchers() -> None:
+    store = MemoryStore()
+    _, wires, _ = await crowded(store, PROMPT_WATCHERS * 3)
+
+    await put(store, "a")
+
+    told = [bool(wire.written) for wire in wires]
+    assert told == [True] * PROMPT_WATCHERS + [False] * (PROMPT_WATCHERS * 2)
+    await settle()
+    assert all(wire.told() == [("ADDED", "a")] for wire in wires)
+
+
+async def test_watchers_of_others_are_told_at_once_beside_a_crowd() -> None:
+    store = MemoryStore()
+    feeds, _, _ = await crowded(store, PROMPT_WATCHERS * 3)
+    wire = FakeWire()
+    other = watcher(wire)
+    other.owner = "carl"
+    feeds.join(PREFIX, other)
+
+    await put(store, "a")
+
+    assert wire.told() == [("ADDED", "a")]
+
+
+async def test_a_crowd_is_told_everything_in_order_while_watchers_come_and_go() -> None:
+    store = MemoryStore()
+    feeds, wires, watchers = await crowded(store, PROMPT_WATCHERS * 4)
+    names, late = list[str](), FakeWire()
+    for number in range(20):
+        names.append(f"a-{number}")
+        await put(store, names[-1])
+        if number == 5:
+            feeds.leave(PREFIX, watchers[-1])
+        if number == 9:
+            newcomer = watcher(late, seen=store.current_revision)
+            assert feeds.join(PREFIX, newcomer)
+        await asyncio.sleep(0)
+    await settle()
+
+    assert all([name for _, name in wire.told()] == names for wire in wires[:-1])
+    assert [name for _, name in late.told()] == names[10:]
+
+
+async def test_nobody_is_said_to_have_seen_what_was_not_written_to_them() -> None:
+    store = MemoryStore()
+    feeds, wires, watchers = await crowded(store, PROMPT_WATCHERS * 2)
+    before = store.current_revision
+
+    await put(store, "a")
+
+    assert feeds.revision(PREFIX, watchers[0]) == store.current_revision
+    assert not wires[-1].written
+    assert feeds.revision(PREFIX, watchers[-1]) <= before
+    await settle()
+    assert feeds.revision(PREFIX, watchers[-1]) == store.current_revision
+
+
+async def test_a_crowd_that_falls_too_far_behind_is_cut_off_and_the_others_are_not() -> None:
+    store = MemoryStore()
+    _, wires, watchers = await crowded(store, PROMPT_WATCHERS * 2)
+
+    for number in range(MOST_BEHIND + 1):  # nothing else runs: the loop has no turn
+        await put(store, f"a-{number}")
+
+    assert all(each.ended.done() for each in watchers[PROMPT_WATCHERS:])
+    assert not any(each.ended.done() for each in watchers[:PROMPT_WATCHERS])
+    assert wires[-1].events()[-1][1]["code"] == 410
+    await settle()
+    assert len(wires[-1].written) == 1, "nothing follows the reason for the end"

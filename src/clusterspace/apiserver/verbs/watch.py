@@ -167,6 +167,7 @@ async def watch(request: ResourceRequest) -> None:
         selection=selection,
         style_of=_styles(request, options),
         seen=start or Revision(0),
+        owner=request.context.user.name,
     )
     request.context.on_end = watcher.end
     feeds, feed_prefix = request.hub.feeds, request.served.prefix()
@@ -320,7 +321,7 @@ async def _stay(
         if owes_bookmark and not watcher.ended.done():
             # The feed's revision, not the store's: up to there everything that concerns this
             # watcher is in the stream, and a client that resumes behind it misses nothing.
-            upto = request.hub.feeds.revision(feed_prefix)
+            upto = request.hub.feeds.revision(feed_prefix, watcher)
             # A watch from a version of the future waits in silence until the store gets there, as
             # kube-apiserver's does. A bookmark before that would lead its client back.
             if watcher.seen <= upto:

@@ -1,13 +1,16 @@
 """One priority level: its seats, its queues, and which request is served next.
 
-Fair queueing, as in Kubernetes. Each flow is promised the same part of the level's seats. `r` is
-how many seat-seconds such a part has come to since the level exists; a flow's `next_r` is where its
-next request would begin if it had exactly its part. Of the heads of all queues, the one that would
-then end first is next:
+Fair queueing: each flow is promised the same part of what the level serves. A flow's `next_r` is
+how many seat-seconds it had when its next request begins, and `r` how many the flow had that was
+last served. Of the heads of all queues, the one that would end first is next:
 
     r = 40              next_r  head       would end at
     queue 3, of carl    41      10 seats   41 + 10 x 0.003
     queue 9, of jane    40      1 seat     40 + 1 x 0.003       <- next, although it came last
+
+Kubernetes has `r` grow with time, by the seats that each queue could have had. Here it is turns of
+the loop that are scarce, and seats are free while requests wait: what could have been says nothing
+about what was, and `r` would run ahead of everybody until those who came first are always first.
 
 A request is counted with a guess when it begins, and with what it took when it is over. A flow
 that was idle begins at the present `r`, so that nobody saves up, and no request begins before it
@@ -213,10 +216,8 @@ class FairQueues:
         """Those that were ever used, by index."""
         self._nonempty: dict[Queue, None] = {}
         """Queues in which somebody waits, the one longest without a turn first."""
-        self._active = 0
         self._enqueued = 0
         self.r = 0.0
-        self._r_at = monotonic()
 
     @property
     def is_idle(self) -> bool:
@@ -233,7 +234,6 @@ class FairQueues:
 
     def set_limit(self, seats: int) -> None:
         """Have so many seats from now on; those that are taken are given back as requests end."""
-        self._advance(self._monotonic())
         self.limit = seats
         self.begin_all()
 
@@ -249,7 +249,6 @@ class FairQueues:
                 return None
             self._begin(ticket, None, now)
             return ticket
-        self._advance(now)
         hand = flow.hand
         self._enqueued += 1
         offset = self._enqueued % len(hand)
@@ -278,13 +277,10 @@ class FairQueues:
         if queue is None:
             self.without_queue.discard(ticket)
         else:
-            self._advance(now)
             queue.executing.discard(ticket)
             flow.executing -= 1
             # Counted with a guess when it began, and from here on with what it took.
             flow.next_r += width.seats * (now - ticket.began - GUESSED_SECONDS)
-            if not flow.executing and not flow.waiting:
-                self._active -= 1
         if width.final_seconds > 0:
             self._later(width.final_seconds, lambda: self._release(ticket))
         else:
@@ -295,11 +291,8 @@ class FairQueues:
         queue = ticket.queue
         if ticket.has_begun or queue is None or ticket not in queue.waiting:
             return
-        self._advance(self._monotonic())
         queue.waiting.remove(ticket)
         self._dequeued(ticket, queue)
-        if not ticket.flow.executing and not ticket.flow.waiting:
-            self._active -= 1
         if is_late:
             self.timed_out += 1
             self._reject(ticket.flow, "time-out")
@@ -372,17 +365,9 @@ class FairQueues:
 
     # -- counting ----------------------------------------------------------------------------------
 
-    def _advance(self, now: float) -> None:
-        """Bring `r` up to now: since the last time, each active flow was due the same part."""
-        if self._active:
-            used = min(self.seats_in_use + self.seats_waiting, self.limit)
-            self.r += used / self._active * (now - self._r_at)
-        self._r_at = now
-
     def _activate(self, flow: Flow) -> None:
         if not flow.executing and not flow.waiting:
             flow.next_r = self.r
-            self._active += 1
 
     def _enqueue(self, ticket: Ticket, queue: Queue) -> None:
         width, flow = ticket.width, ticket.flow
@@ -413,7 +398,6 @@ class FairQueues:
 
     def _begin_from(self, queue: Queue) -> None:
         now = self._monotonic()
-        self._advance(now)
         ticket = queue.waiting.popleft()
         self._dequeued(ticket, queue)
         if queue.waiting:
@@ -441,13 +425,14 @@ class FairQueues:
             queue.executing.add(ticket)
             queue.seats += seats
             flow.executing += 1
-            flow.next_r = max(flow.next_r, ticket.arrived_r) + ticket.width.work
+            start = max(flow.next_r, ticket.arrived_r)
+            flow.next_r = start + ticket.width.work
+            self.r = max(self.r, start)
         self._note_demand()
 
     def _release(self, ticket: Ticket) -> None:
         flow, seats = ticket.flow, ticket.width.most
         if ticket.queue is not None:
-            self._advance(self._monotonic())
             ticket.queue.seats -= seats
         self.seats_in_use -= seats
         flow.seats -= seats

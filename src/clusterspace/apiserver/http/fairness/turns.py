@@ -20,7 +20,9 @@ TURN_SECONDS: Final = 0.002
 about one; and a turn with nothing to do in it costs a hundredth."""
 
 _MOST: Final = 64
-"""Of small requests, how many are begun in a turn at most: none of them is known to be small."""
+_FIRST: Final = 4
+"""How many are begun in a turn at most, and as long as it is not known what they take. Of what
+took too long there are fewer in the next turn, in proportion; of what did not, twice as many."""
 
 
 class Waiting(Protocol):
@@ -52,7 +54,7 @@ class Turns:
         self._is_counting = False
         self._since = 0.0
         self._begun = 0
-        self._most = _MOST
+        self._most = _FIRST
         self._waiting: list[Waiting] = []
         self._progress = 0.0
 
@@ -85,7 +87,7 @@ class Turns:
         # how long that took.
         took = now - self._since
         if took > self._seconds:
-            self._most = max(1, self._most // 2)
+            self._most = max(1, int(self._begun * self._seconds / took))
         elif took < self._seconds / 2 and self._begun >= self._most:
             self._most = min(_MOST, self._most * 2)
         self._is_counting = False

@@ -45,7 +45,7 @@ def test_a_flood_leaves_another_half_however_many_queues_it_fills(flood: int) ->
 
     most = 10 * 4 * 100
     assert served["jane"] + served["flood"] >= most * 0.99
-    assert served["jane"] >= most * 0.48
+    assert served["jane"] >= most * 0.45
 
 
 def test_who_asks_for_little_has_it_all_beside_a_flood() -> None:

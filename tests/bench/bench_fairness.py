@@ -1,0 +1,204 @@
+"""What one user notices of another who floods the hub: lists, watches, writes, and all at once.
+
+python -m tests.bench fairness
+
+The hub is a process on a disk, as a user runs it; the flood is a process of its own. A worker does
+one thing after the other: get, list, create, update and delete of its own objects. Each flood is
+measured between two rounds without it, and what counts is the worker's p99 beside theirs: on a busy
+machine all three are slow. Leases and health are looked at meanwhile.
+"""
+
+import asyncio
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from tests.bench.api_servers import ApiServer, running_hub
+from tests.component.hub_wire import HubClient, config_map, tls_of
+
+from clusterspace.aio import event_loop
+
+FLOODS = (("lists",), ("watches",), ("writes",), ("lists", "watches", "writes"))
+STOCK = 1_000
+ROUNDS = 3
+OPERATIONS = 300
+WORK = "/api/v1/namespaces/work/configmaps"
+Took: TypeAlias = tuple[float, float]
+"""Seconds from asking to the answer: by the clock, and of the hub's processor time in between. On a
+machine that others use as well, only the second is the hub's doing."""
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+
+
+class Worker:
+    """Somebody who works, and how long each answer took."""
+
+    def __init__(self, server: ApiServer, directory: Path) -> None:
+        tls = tls_of(directory)
+        self.client, self.manager, self.prober = (
+            HubClient(server.host, server.port, tls, f"{user}-token")
+            for user in ("worker", "manager", "worker")
+        )
+        self.refused = 0
+        self._number = 0
+        self._used = Path(f"/proc/{server.processes[0]}/schedstat")
+
+    async def timed(self, client: HubClient, method: str, path: str, body: Any = None) -> Took:
+        started, used = time.perf_counter(), self.hub_seconds()
+        answer = await client.ask(method, path, body)
+        self.refused += answer.status == 429
+        assert answer.status in (200, 201, 429), (method, path, answer.body)
+        return time.perf_counter() - started, self.hub_seconds() - used
+
+    def hub_seconds(self) -> float:
+        """Return how long the hub's event loop has been on a processor."""
+        return int(self._used.read_text().split()[0]) / 1e9
+
+    async def work(self) -> dict[str, list[Took]]:
+        """Do one thing after the other; meanwhile a lease is renewed, and health asked for."""
+        taken: dict[str, list[Took]] = defaultdict(list)
+        is_done = asyncio.Event()
+
+        async def renew() -> None:
+            lease: dict[str, Any] = {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"name": "bench", "namespace": "kube-system"},
+                "spec": {"holderIdentity": "me"},
+            }
+            await self.manager.ask("POST", LEASES, lease)
+            while not is_done.is_set():
+                lease = await self.manager.do("GET", f"{LEASES}/bench")
+                lease["spec"]["leaseDurationSeconds"] = len(taken["lease"]) + 1
+                taken["lease"].append(
+                    await self.timed(self.manager, "PUT", f"{LEASES}/bench", lease)
+                )
+                taken["health"].append(await self.timed(self.prober, "GET", "/readyz"))
+                await asyncio.sleep(0.02)
+
+        renewing = asyncio.create_task(renew())
+        for _ in range(OPERATIONS // 5):
+            self._number += 1
+            name = f"work-{self._number}"
+            body = config_map(name, namespace="work", data={"a": "b" * 500})
+            for method, path, sent in (
+                ("POST", WORK, body),
+                ("GET", f"{WORK}/{name}", None),
+                ("PUT", f"{WORK}/{name}", {**body, "data": {"a": "c" * 500}}),
+                ("GET", WORK, None),
+                ("DELETE", f"{WORK}/{name}", None),
+            ):
+                taken["all"].append(await self.timed(self.client, method, path, sent))
+        is_done.set()
+        await renewing
+        return taken
+
+
+def p99(taken: list[Took], which: int) -> float:
+    ordered = sorted(each[which] for each in taken)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
+
+
+@contextmanager
+def flooding(server: ApiServer, directory: Path, kinds: tuple[str, ...]) -> Generator[None]:
+    """Have another user flood the server for as long as the block lasts."""
+    command = [sys.executable, "-m", "tests.bench.flood", str(directory)]
+    with subprocess.Popen(
+        [*command, server.host, str(server.port), *kinds],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as flood:
+        assert flood.stdin is not None
+        assert flood.stdout is not None
+        try:
+            assert flood.stdout.readline() == "ready\n"
+            yield
+        finally:
+            flood.stdin.close()
+            print(f"    the flood: {flood.stdout.readline().strip()}")
+            flood.wait(30)
+
+
+async def prepare(admin: HubClient) -> None:
+    for name in ("work", "flood"):
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        await admin.do("POST", "/api/v1/namespaces", namespace)
+    subjects = [
+        {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
+        for user in ("worker", "flood", "system:kube-controller-manager")
+    ]
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    await admin.do(
+        "POST",
+        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "bench"},
+            "roleRef": role,
+            "subjects": subjects,
+        },
+    )
+    for number in range(STOCK):
+        body = config_map(f"stock-{number:04}", namespace="flood", data={"k": "v" * 800})
+        await admin.do("POST", "/api/v1/namespaces/flood/configmaps", body)
+    for number in range(20):
+        body = config_map(f"kept-{number:04}", namespace="work", data={"k": "v" * 800})
+        await admin.do("POST", WORK, body)
+
+
+async def measure(server: ApiServer, directory: Path) -> None:
+    admin = server.client()
+    await prepare(admin)
+    worker = Worker(server, directory)
+    await worker.work()  # what is loaded once is loaded
+    print(f"p99 of {OPERATIONS} requests, median of {ROUNDS} rounds; by the clock, and of the")
+    print("processor time of the hub that went by between asking and the answer")
+    print(
+        f"{'':30} {'clock: alone':>12} {'beside':>9} {'ratio':>6}"
+        f"   {'hub: alone':>10} {'beside':>9} {'ratio':>6}"
+    )
+    for kinds in FLOODS:
+        seen: dict[str, list[tuple[float, ...]]] = defaultdict(list)
+        worker.refused = 0
+        for _ in range(ROUNDS):
+            before = await worker.work()
+            with flooding(server, directory, kinds):
+                during = await worker.work()
+            await asyncio.sleep(1)
+            after = await worker.work()
+            for what, taken in during.items():
+                row: list[float] = []
+                for which in (0, 1):
+                    alone, beside = p99(before[what] + after[what], which), p99(taken, which)
+                    row += [alone * 1e3, beside * 1e3, beside / alone]
+                seen[what].append(tuple(row))
+        print(f"  {' + '.join(kinds)}: {worker.refused} refused")
+        for what, label in (("all", "requests"), ("lease", "leases"), ("health", "health")):
+            values = [statistics.median(column) for column in zip(*seen[what], strict=True)]
+            figures = "{:12.2f} {:9.2f} {:6.2f}   {:10.2f} {:9.2f} {:6.2f}".format(*values)
+            print(f"    {label:26} {figures}")
+    admin.close()
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as made:
+        directory = Path(made)
+        with running_hub(directory, "hub", *sys.argv[1:]) as server:
+            # Who asks must see the answer when it comes: what the hub does for others while this
+            # process waits for a processor would be counted as well.
+            with suppress(PermissionError):
+                os.nice(-10)
+            event_loop.run(measure(server, directory))
+
+
+main()
