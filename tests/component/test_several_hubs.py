@@ -234,6 +234,27 @@ async def test_a_deposed_leader_is_refused_by_every_hub(hubs: list[Hub]) -> None
         await two.client.connection.ask(ApiRequest("POST", MAPS.path, body=body, headers=headers))
 
 
+async def test_an_old_encryption_key_becomes_needless_for_what_hubs_share(
+    tmp_path: Path, etcd: EtcdCluster
+) -> None:
+    settings, file = etcd.at(f"/{uuid.uuid4()}"), encryption(tmp_path)
+    first = await start(tmp_path / "hub", settings, file)
+    await first.stack.aclose()
+    old = json.loads(file.read_text())
+    new = {"aesgcm": {"keys": [{"name": "two", "secret": b64encode(b"f" * 32).decode()}]}}
+    rolled = {**old, "resources": [{"resources": ["secrets"], "providers": [new]}]}
+    both = [new, *old["resources"][0]["providers"]]
+    file.write_text(
+        json.dumps({**old, "resources": [{"resources": ["secrets"], "providers": both}]})
+    )
+    second = await start(tmp_path / "hub", settings, file)
+    await second.stack.aclose()
+
+    file.write_text(json.dumps(rolled))
+    third = await start(tmp_path / "hub", settings, file)
+    await third.stack.aclose()
+
+
 async def test_a_hub_without_the_keys_of_the_others_does_not_start(
     tmp_path: Path, etcd: EtcdCluster
 ) -> None:

@@ -108,6 +108,7 @@ async def share_identity(store: Store, installation: Installation, now: float) -
             }
             installation.take_identity(noted)
             if set(noted) >= set(IDENTITY_FILES) or not is_sealed:
+                await _seal_identity_anew(store)
                 return
             expected = entry.mod_revision
             files = installation.identity(now)
@@ -116,6 +117,17 @@ async def share_identity(store: Store, installation: Installation, now: float) -
         record = _Identity({name: content.decode() for name, content in shown.items()})
         with suppress(RevisionMismatch):  # another hub was quicker, and that one's count
             await store.put(HUB_IDENTITY, msgspec.json.encode(record), expected=expected)
+
+
+async def _seal_identity_anew(store: Store) -> None:
+    """Seal what hubs have in common with the first key there is now.
+
+    No request writes it, so `store rewrite` cannot: an old key would never be needless.
+    """
+    entry = await store.get(HUB_IDENTITY) if store.is_shared else None
+    if entry is not None and await store.is_stale(HUB_IDENTITY):
+        with suppress(RevisionMismatch):  # another hub was quicker, and has the same keys
+            await store.put(HUB_IDENTITY, entry.value, expected=entry.mod_revision)
 
 
 def hub_store_tasks(
@@ -190,6 +202,7 @@ def encryption_tasks(file: Path | None, store: Store, clock: Clock) -> Tasks:
 
     async def take() -> None:
         await store.replace_keys(load_encryption(file))
+        await _seal_identity_anew(store)
 
     return {
         "encryption keys": lambda: follow_file(file, clock, take, "encryption keys"),
