@@ -125,13 +125,10 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
             "nodes": nodes.run,
         }
         tasks = await stack.enter_async_context(Supervisor(clock, report))
-        keep_all(tasks, flows.tasks())
-        keep_all(tasks, {**own_tasks(hub, definitions), **housekeeping(hub)})
-        keep_all(
-            tasks, {**identity.own_tasks(url), **identity.tasks(url), **store_tasks(store, clock)}
-        )
+        keep_all(tasks, {**own_tasks(hub, definitions), **housekeeping(hub), **flows.tasks()})
+        keep_all(tasks, {**identity.own_tasks(url), **identity.tasks(url), **simulation})
         service = KubernetesService(hub, advertised_address(settings.host), port)
-        keep_all(tasks, {"kubernetes service": service.run, **simulation})
+        keep_all(tasks, {"kubernetes service": service.run, **store_tasks(store, clock)})
 
         async def drain() -> None:
             app.health.is_ready = False
