@@ -15,6 +15,7 @@ from clusterspace.aio.clocks import SystemClock
 from clusterspace.cli.main import main
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
+from clusterspace.client.settings import AuthInfo, ConnectionSettings
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.clients import hub_settings, open_client
@@ -217,3 +218,22 @@ async def test_the_command_shows_a_table_and_ends_with_one(tmp_path: Path) -> No
     document = json.loads(told.output)
     assert document["isWell"] is False
     assert {"subject", "severity", "seen", "advice"} <= document["findings"][0].keys()
+
+
+async def test_what_cannot_be_asked_is_missing_and_settings_are_not_for_everybody(
+    tmp_path: Path,
+) -> None:
+    tokens = tmp_path / "tokens.csv"
+    tokens.write_text("jane-token,jane,u-jane\n")
+    settings = HubSettings(tmp_path / "hub", store="memory", token_auth_file=tokens)
+    async with running_hub(settings) as running:
+        admin = hub_settings(running.installation.kubeconfig)
+        jane = ConnectionSettings("hub", admin.server, admin.trust, AuthInfo(token="jane-token"))
+        async with open_client(jane) as client:
+            found = await examined(client, tmp_path)
+
+    assert "forbidden" in found["settings"].seen
+    assert "encryption" not in found
+    for each in ("settings", "tokens", "roles", "bindings", "webhooks", "namespaces"):
+        assert found[each].severity is Severity.BAD, each
+    assert found["you"].seen.startswith("you are jane")
