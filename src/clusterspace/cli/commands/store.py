@@ -27,6 +27,8 @@ def store() -> None:
 def backup(target: Path, data_dir: Path) -> None:
     """Copy the store to the new file TARGET, while the hub runs or not.
 
+    The objects of a hub on etcd are etcd's: take them with `etcdctl snapshot save`.
+
     \b
     Examples:
       clusterspace store backup backup.db --data-dir .clusterspace/hub
@@ -59,7 +61,8 @@ def restore(source: Path, data_dir: Path) -> None:
 def check(place: Path) -> None:
     """Verify every record of a data directory, a store file or a backup.
 
-    Ends with 3 when the data is not as it was written.
+    Ends with 3 when the data is not as it was written. Hubs on etcd compare what they have with it
+    by themselves, every five minutes.
 
     \b
     Examples:
