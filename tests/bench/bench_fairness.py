@@ -201,4 +201,5 @@ def main() -> None:
             event_loop.run(measure(server, directory))
 
 
-main()
+if __name__ == "__main__":
+    main()

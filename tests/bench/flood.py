@@ -93,4 +93,5 @@ def main() -> None:
     event_loop.run(flood(kinds, client))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -332,9 +332,14 @@ class FairQueues:
             if not self._flow_has_room(head):
                 head.flow.tally.unaccommodated += 1
                 continue
-            start, arrived = head.flow.next_r, head.arrived_r
-            end = (max(arrived, start)) + head.width.work
-            if best is None or end < best_end:
+            end = _start_of(head) + head.width.work
+            # Between equals, who waits with fewer is first.
+            is_equal = best is not None and end == best_end
+            if (
+                best is None
+                or end < best_end
+                or (is_equal and head.flow.waiting < best.waiting[0].flow.waiting)
+            ):
                 best, best_end = queue, end
         if best is None:
             return None
@@ -367,14 +372,17 @@ class FairQueues:
 
     def _activate(self, flow: Flow) -> None:
         if not flow.executing and not flow.waiting:
-            flow.next_r = self.r
+            # What took less than was guessed puts a flow back behind `r`: who comes now begins
+            # where the one begins that is next, and not behind all that it has got back.
+            starts = (_start_of(queue.waiting[0]) for queue in self._nonempty)
+            flow.next_r = min(self.r, min(starts, default=self.r))
 
     def _enqueue(self, ticket: Ticket, queue: Queue) -> None:
         width, flow = ticket.width, ticket.flow
         self._activate(flow)
         if not queue.waiting:
             self._nonempty[queue] = None
-        ticket.queue, ticket.arrived_r = queue, self.r
+        ticket.queue, ticket.arrived_r = queue, min(self.r, flow.next_r)
         queue.waiting.append(ticket)
         queue.work += width.work
         self.waiting += 1
@@ -425,9 +433,8 @@ class FairQueues:
             queue.executing.add(ticket)
             queue.seats += seats
             flow.executing += 1
-            start = max(flow.next_r, ticket.arrived_r)
-            flow.next_r = start + ticket.width.work
-            self.r = max(self.r, start)
+            self.r = _start_of(ticket)
+            flow.next_r = self.r + ticket.width.work
         self._note_demand()
 
     def _release(self, ticket: Ticket) -> None:
@@ -454,6 +461,10 @@ class FairQueues:
         if queue is None:
             queue = self.queues[index] = Queue(index)
         return queue
+
+
+def _start_of(ticket: Ticket) -> float:
+    return max(ticket.flow.next_r, ticket.arrived_r)
 
 
 def _waiting_work(queue: Queue) -> float:

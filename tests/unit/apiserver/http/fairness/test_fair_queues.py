@@ -37,6 +37,27 @@ def test_who_comes_last_is_next_when_the_others_are_one_flow() -> None:
     assert not any(begun(flood))
 
 
+def test_what_a_flood_gets_back_for_being_quick_is_not_held_against_others() -> None:
+    stage = Stage(16)
+    tickets = [stage.ask("flood") for _ in range(250)]
+    for at in range(0, 160, 16):
+        stage.time.pass_(0.0002)  # far less than is guessed
+        for ticket in tickets[at : at + 16]:
+            assert ticket is not None
+            stage.level.finish(next(each for each in tickets if each and is_served(each)))
+    jane = stage.ask("jane")
+    assert jane is not None
+    assert not jane.has_begun
+
+    stage.level.finish(next(each for each in tickets if each and is_served(each)))
+
+    assert jane.has_begun
+
+
+def is_served(ticket: Ticket) -> bool:
+    return ticket.queue is not None and ticket in ticket.queue.executing
+
+
 @pytest.mark.parametrize("flood", [10, 100, 290])
 def test_a_flood_leaves_another_half_however_many_queues_it_fills(flood: int) -> None:
     stage = Stage(10)
