@@ -46,7 +46,12 @@ from clusterspace.errors import ApiError, ClusterError
 from clusterspace.fleet.execution.apply import Applier
 from clusterspace.fleet.execution.contents import KeptNamespaces
 from clusterspace.fleet.execution.member_informers import MemberInformers
-from clusterspace.fleet.execution.prune import DeletionBudget, DeletionLimits, Pruner
+from clusterspace.fleet.execution.prune import (
+    WAVE_SETTLE_SECONDS,
+    DeletionBudget,
+    DeletionLimits,
+    Pruner,
+)
 from clusterspace.fleet.execution.report import WorkReporter
 from clusterspace.fleet.execution.withdrawn import LateWrites, WithdrawnObjects
 from clusterspace.kube.conditions import is_true
@@ -140,7 +145,12 @@ class MemberExecution:
         )
         self._applier = Applier(member, self._informers, self._reporter, clock)
         self._budget = DeletionBudget(
-            hub, lambda: clusters.find(cluster_name), events, clock, limits
+            hub,
+            lambda: clusters.find(cluster_name),
+            events,
+            clock,
+            limits,
+            settle_seconds=WAVE_SETTLE_SECONDS,
         )
         kept = KeptNamespaces(hub, cluster_name, events, clock)
         self._pruner = Pruner(hub, member, self._informers, self._budget, self._notes, works, kept)

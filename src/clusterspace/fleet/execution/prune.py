@@ -204,6 +204,12 @@ def approved_until(cluster: Object) -> float:
     return parse_time(approved) if approved else 0.0
 
 
+WAVE_SETTLE_SECONDS: Final = 0.4
+"""How long nothing more must have been heard of before a deletion that nobody asked for."""
+
+_LONGEST_WAVE_SECONDS: Final = 3.0
+
+
 class DeletionBudget:
     """The budget of one member: knows its Works, and says whether an object may be deleted."""
 
@@ -215,7 +221,9 @@ class DeletionBudget:
     # A worker that was permitted deletes the objects of its Work without asking again, so what is
     # under way in other workers may exceed the budget by as many Works as there are workers. Great
     # waves, which the budget is for, are seen whole before their first: a Work that goes is counted
-    # as pending as soon as its deletion is heard of, and not when its turn in the queue comes.
+    # as pending as soon as its deletion is heard of, and not when its turn in the queue comes; and
+    # as long as more of them are heard of, the first waits. Works of a policy that moved away are
+    # deleted one by one, and a busy hub takes its time over them.
     #
     # The window is lost with the process. A restart therefore forgives what was deleted in the last
     # ten minutes, but not what is pending, and not a pause, which is on the Cluster.
@@ -227,8 +235,13 @@ class DeletionBudget:
         events: EventRecorder,
         clock: Clock,
         limits: DeletionLimits | None = None,
+        *,
+        settle_seconds: float = 0.0,
     ) -> None:
         self._limits = limits or DeletionLimits()
+        self._settle_seconds = 0.0 if isinf(self._limits.objects) else settle_seconds
+        self._last_heard = float("-inf")
+        """When the last Work was heard of that goes."""
         self._hub = hub
         self._find_cluster = find_cluster
         self._events = events
@@ -246,6 +259,8 @@ class DeletionBudget:
         if is_asked and goes_since is not None:
             self._goes_since.pop(name, None)
         else:
+            if goes_since is not None and self._goes_since.get(name) is None:
+                self._last_heard = self._clock.monotonic()
             self._goes_since[name] = goes_since
 
     def forget_work(self, name: str) -> None:
@@ -282,7 +297,15 @@ class DeletionBudget:
         if is_being_deleted(cluster) or goes_since <= approved:
             # Leaving takes all that was placed along, or hands it over: that choice was made.
             return True
-        if self._is_pausing or is_paused(cluster):
+        began = self._clock.monotonic()
+        while (now := self._clock.monotonic()) < began + _LONGEST_WAVE_SECONDS:
+            left = self._last_heard + self._settle_seconds - now
+            if left <= 0:
+                break
+            await self._clock.sleep(left)
+        # Looked at again: what was true before the wait may not be any more.
+        cluster = self._find_cluster()
+        if cluster is None or self._is_pausing or is_paused(cluster):
             return False
         going = [each for each in self._goes_since.values() if each is not None]
         counts = DeletionCounts(
