@@ -285,6 +285,15 @@ class DeletionBudget:
             self._window.clear()
         return is_resumed
 
+    async def wait_for_wave(self) -> None:
+        """Wait until nothing more is heard of that goes; not for ever."""
+        began = self._clock.monotonic()
+        while (now := self._clock.monotonic()) < began + _LONGEST_WAVE_SECONDS:
+            left = self._last_heard + self._settle_seconds - now
+            if left <= 0:
+                return
+            await self._clock.sleep(left)
+
     async def permits(self, goes_since: float, *, beside: int = 0) -> bool:
         """Whether an object may be deleted now that was to go since this time; pause if not.
 
@@ -297,15 +306,7 @@ class DeletionBudget:
         if is_being_deleted(cluster) or goes_since <= approved:
             # Leaving takes all that was placed along, or hands it over: that choice was made.
             return True
-        began = self._clock.monotonic()
-        while (now := self._clock.monotonic()) < began + _LONGEST_WAVE_SECONDS:
-            left = self._last_heard + self._settle_seconds - now
-            if left <= 0:
-                break
-            await self._clock.sleep(left)
-        # Looked at again: what was true before the wait may not be any more.
-        cluster = self._find_cluster()
-        if cluster is None or self._is_pausing or is_paused(cluster):
+        if self._is_pausing or is_paused(cluster):
             return False
         going = [each for each in self._goes_since.values() if each is not None]
         counts = DeletionCounts(
@@ -522,6 +523,8 @@ class Pruner:
         #
         # The note on the member comes before the looks: whatever is put there after we looked, by
         # a write that was long under way, appears under a note, and is removed by it.
+        if not was_asked_for(work):
+            await self._budget.wait_for_wave()
         found = [(await self._find_path(each), each) for each in manifests]
         places = [(path, manifest) for path, manifest in found if path is not None]
         await self._notes.note(withdrawn_of(work, [path for path, _ in places]))
