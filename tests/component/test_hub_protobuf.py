@@ -25,7 +25,7 @@ from tests.protobuf_answers import PROTOBUF, read_event, read_list
 from clusterspace.apiserver.store.compaction import CompactionPolicy
 from clusterspace.kube.protobuf.bodies import decode
 from clusterspace.kube.protobuf.encoding import encode
-from clusterspace.roots import hub_state
+from clusterspace.roots import stores
 from clusterspace.testing.steps import until
 
 TYPED = f"{PROTOBUF},{JSON}"
@@ -160,7 +160,7 @@ async def test_a_watch_of_a_forgotten_version_ends_with_a_status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     policy = partial(CompactionPolicy, maximum_events=10, look_every_seconds=0.02)
-    monkeypatch.setattr(hub_state, "CompactionPolicy", policy)
+    monkeypatch.setattr(stores, "CompactionPolicy", policy)
     async with hub_here(tmp_path) as hub:
 
         async def is_forgotten() -> bool:
