@@ -233,7 +233,8 @@ def too_many_requests(retry_after_seconds: int = 1) -> errors.TooManyRequests:
 
 def unavailable(why: str, *, retry_after_seconds: int = 0) -> errors.ServiceUnavailable:
     """Refuse for now: starting, stopping, or cut off from what is needed."""
-    return errors.ServiceUnavailable(why, Details(retry_after_seconds=retry_after_seconds))
+    details = Details(retry_after_seconds=retry_after_seconds) if retry_after_seconds else None
+    return errors.ServiceUnavailable(why, details)
 
 
 def internal(why: str) -> errors.InternalError:

@@ -357,6 +357,8 @@ class _Observed:
     obstacles: Mapping[ResourceIdentifier, str]
     problems: Mapping[ResourceIdentifier, str]
     """Why the engine cannot hand objects to clusters, as it notes on its bindings."""
+    ended: frozenset[str] = frozenset()
+    """Namespaces in older snapshots that were deleted: nothing of them can be handed over."""
 
     @property
     def latest_snapshot(self) -> str:
@@ -369,6 +371,10 @@ class _Observed:
             return _EMPTY
         index = index_in(snapshot_of(binding))
         return None if index is None else self.resources.contents.get(index)
+
+    def is_lost(self, identity: ResourceIdentifier) -> bool:
+        """Whether an object went with its namespace, and is only in an older snapshot any more."""
+        return identity.namespace in self.ended and identity not in self.resources.templates
 
     def report(self, binding: Object) -> ClusterReport:
         """Return the report about the binding's cluster."""
@@ -399,6 +405,14 @@ class Rollout:
     ) -> RolledOut:
         """Take the steps that may be taken now, and report how far every cluster is."""
         observed = self._observe(placement, resources)
+        older = {
+            each.namespace
+            for binding in choice.bindings.values()
+            for each in observed.contents_of(binding) or _EMPTY
+            if each.namespace and each not in resources.templates
+        }
+        ended = {each for each in sorted(older) if await self._has_ended(each)}
+        observed = replace(observed, ended=frozenset(ended))
         progress = [self._progress(observed, choice, each) for each in choice.bindings.values()]
         pace = read_pace(placement, len(choice.picking.picked))
         steps = Steps() if is_external(placement) else plan_rollout(progress, pace)
@@ -471,7 +485,10 @@ class Rollout:
             since, period = _available_since(binding), read_period(observed.placement)
             is_ready = since is not None and self._clock.now() - since >= period
         is_useless = report.is_applied and bool(report.unavailable)
-        has_failed = bool(report.failed or report.sync_problem) or is_useless
+        # What went with its namespace comes back nowhere: a cluster that is to have it would wait
+        # for ever to be ready, and the others for it.
+        has_lost = any(map(observed.is_lost, observed.contents_of(binding) or _EMPTY))
+        has_failed = bool(report.failed or report.sync_problem) or is_useless or has_lost
         member = choice.members.get(cluster_of(binding))
         return ClusterProgress(
             cluster=cluster_of(binding),
@@ -493,7 +510,7 @@ class Rollout:
         desired = [
             _placed(observed.resources, identity, states)
             for identity, states in merge_states(known).items()
-            if identity not in observed.obstacles
+            if identity not in observed.obstacles and not observed.is_lost(identity)
         ]
         # First what is to be somewhere, then away with what is to be nowhere: a snapshot that
         # renames an object brings the new one before it takes the old one.
