@@ -242,7 +242,7 @@ class Installation:
         write_pair(authorities.issue_server(names, now), certificate, key)
 
     def key_files(self) -> tuple[tuple[int, int], ...]:
-        """Return what tells whether keys or authorities were replaced: when, and how long."""
+        """Return what tells whether keys or authorities were replaced: time and inode of each."""
         names = ("ca.crt", "ca.key", "ca-cross.crt", "sa.key", "sa.pub")
         found: list[tuple[int, int]] = []
         for name in names:

@@ -100,7 +100,6 @@ async def share_identity(store: Store, installation: Installation, now: float) -
         entry = await store.get(HUB_IDENTITY)
         if entry is None:
             expected = ABSENT
-            files = installation.identity(now)
         else:
             noted = {
                 name: content.encode()
@@ -111,12 +110,19 @@ async def share_identity(store: Store, installation: Installation, now: float) -
                 await _seal_identity_anew(store)
                 return
             expected = entry.mod_revision
-            files = installation.identity(now)
-        # Without encryption only what everybody may know: it is enough to notice a stranger.
-        shown = files if is_sealed else {name: files[name] for name in PUBLIC_FILES}
-        record = _Identity({name: content.decode() for name, content in shown.items()})
+        record = _Identity(_noted_files(installation, now, is_sealed=is_sealed))
         with suppress(RevisionMismatch):  # another hub was quicker, and that one's count
             await store.put(HUB_IDENTITY, msgspec.json.encode(record), expected=expected)
+
+
+def _noted_files(installation: Installation, now: float, *, is_sealed: bool) -> dict[str, str]:
+    """Return the files of a hub that others on its store get to know.
+
+    Without encryption only what everybody may know: it is enough to notice a stranger.
+    """
+    files = installation.identity(now)
+    shown = files if is_sealed else {name: files[name] for name in PUBLIC_FILES}
+    return {name: content.decode() for name, content in shown.items()}
 
 
 async def _seal_identity_anew(store: Store) -> None:
@@ -151,9 +157,7 @@ def identity_tasks(store: Store, installation: Installation, clock: Clock) -> Ta
     is_sealed = isinstance(store, EncryptedStore) and store.seals(HUB_IDENTITY)
 
     def own_files() -> dict[str, str]:
-        files = installation.identity(clock.now())
-        shown = files if is_sealed else {name: files[name] for name in PUBLIC_FILES}
-        return {name: content.decode() for name, content in shown.items()}
+        return _noted_files(installation, clock.now(), is_sealed=is_sealed)
 
     async def follow() -> None:
         agreed, known = own_files(), installation.key_files()

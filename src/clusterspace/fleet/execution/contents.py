@@ -209,25 +209,23 @@ def divide(
     # What goes, or goes with us, takes along what controllers made for it; and so on downwards.
     followed = {uid_of(each.metadata) for each in found if _goes(each)}
     followed |= {uid_of(each.metadata) for each in ours}
-    made: list[ContentObject] = []
     others = [each for each in found if uid_of(each.metadata) not in followed]
-    while True:
-        more = [each for each in others if _is_made(each, services) or _owners(each) & followed]
-        if not more:
-            break
-        made += more
-        followed |= {uid_of(each.metadata) for each in more}
-        others = [each for each in others if uid_of(each.metadata) not in followed]
+    made, others = _taken_along(others, lambda each: _is_made(each, services), followed)
     present = {uid_of(each.metadata) for each in found}
-    leaving: list[ContentObject] = []
-    followed = set[str]()
-    while more := [
-        each for each in others if _is_orphan(each, present, listed) or _owners(each) & followed
-    ]:
-        leaving += more
-        followed |= {uid_of(each.metadata) for each in more}
-        others = [each for each in others if uid_of(each.metadata) not in followed]
+    leaving, others = _taken_along(others, lambda each: _is_orphan(each, present, listed), set())
     return Contents(tuple(ours), tuple(made), tuple(leaving), tuple(others), tuple(unseen))
+
+
+def _taken_along(
+    objects: list[ContentObject], begins: Callable[[ContentObject], bool], followed: set[str]
+) -> tuple[list[ContentObject], list[ContentObject]]:
+    """Part objects that begin something, or are owned by what is followed, from the others."""
+    taken: list[ContentObject] = []
+    while more := [each for each in objects if begins(each) or _owners(each) & followed]:
+        taken += more
+        followed = followed | {uid_of(each.metadata) for each in more}
+        objects = [each for each in objects if uid_of(each.metadata) not in followed]
+    return taken, objects
 
 
 def _is_orphan(
