@@ -9,6 +9,7 @@ stage.py             a hub, members of any kind, their agents and the controller
 programs.py          programs of ours as processes, which start at once
 hubs.py              hubs in this event loop, real API servers, and their clients
 etcd.py              members of etcd, and a proxy in front that is as strict as kine
+kine.py              kine with SQLite or Postgres behind it
 faults.py            what goes wrong on the way: silence, cuts, lies
 hostile.py           a member that is against us
 crashes.py           an end at every step of a controller

@@ -37,13 +37,18 @@ from clusterspace.testing.hubs import ASSETS, free_port
 _START_SECONDS: Final = 60.0
 
 
+def find_program(name: str) -> Path | None:
+    """Return a program from where controller authors have them or from PATH, or None."""
+    directory = Path(os.environ.get("KUBEBUILDER_ASSETS") or ASSETS)
+    if (directory / name).exists():
+        return directory / name
+    found = shutil.which(name)
+    return None if found is None else Path(found)
+
+
 def find_etcd() -> Path | None:
     """Return etcd's program, or None where there is none."""
-    directory = Path(os.environ.get("KUBEBUILDER_ASSETS") or ASSETS)
-    if (directory / "etcd").exists():
-        return directory / "etcd"
-    found = shutil.which("etcd")
-    return None if found is None else Path(found)
+    return find_program("etcd")
 
 
 @dataclass(slots=True)

@@ -63,3 +63,17 @@ def test_what_is_written_is_within_the_grammar_of_kine() -> None:
 def test_an_answer_that_is_cut_short_is_refused(data: bytes) -> None:
     with pytest.raises(MalformedObject):
         messages.read_range(data)
+
+
+def _delete_answer(deleted: bytes) -> bytes:
+    """Succeeded at revision 7, one response: a delete of so many."""
+    done = b"\x0a\x02\x18\x07" + deleted
+    response = b"\x1a" + bytes([len(done)]) + done
+    return b"\x0a\x02\x18\x07\x10\x01\x1a" + bytes([len(response)]) + response
+
+
+def test_a_delete_that_deleted_nothing_has_not_succeeded() -> None:
+    """kine answers so for a key that it has never heard of, whatever it was compared with."""
+    assert messages.read_txn(_delete_answer(b"\x10\x01")).succeeded
+    assert not messages.read_txn(_delete_answer(b"")).succeeded
+    assert not messages.read_txn(_delete_answer(b"\x10\x00")).succeeded

@@ -53,7 +53,7 @@ class RangeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TxnAnswer:
-    """Whether the comparison held; where it did not, the key as it is, if it is there."""
+    """Whether the comparison held and was acted on; else the key as it is, if it is there."""
 
     revision: int
     succeeded: bool
@@ -200,6 +200,11 @@ def read_txn(data: bytes) -> TxnAnswer:
                 if kind == 1:
                     items = read_range(_bytes(answer)).items
                     current = items[0] if items else None
+                elif kind == 3 and not any(
+                    _int(each) for at, each in _fields(_bytes(answer)) if at == 2
+                ):
+                    # kine says that the comparison held for a key it has never heard of.
+                    succeeded = False
     return TxnAnswer(revision, succeeded, current)
 
 
