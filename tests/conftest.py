@@ -26,6 +26,7 @@ import pytest
 import pytest_asyncio.plugin
 import structlog
 
+from clusterspace.roots import hub, stores
 from clusterspace.roots.processes import LIFELINE
 from clusterspace.testing.etcd import hubs_on_etcd
 
@@ -59,6 +60,16 @@ STORE: Final = "CLUSTERSPACE_TEST_STORE"
 def _hubs_on_etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with hubs_on_etcd(tmp_path_factory.mktemp("etcd")):
         yield
+
+
+@pytest.fixture(autouse=True)
+def _hubs_on_files(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the hubs of tests that are about the file itself on SQLite; each says why."""
+    marker = request.node.get_closest_marker("sqlite")
+    if marker is not None:
+        (why,) = marker.args
+        assert why
+        monkeypatch.setattr(hub, "open_store", stores.open_store)
 
 
 @pytest.hookimpl(wrapper=True)

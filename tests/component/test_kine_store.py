@@ -81,6 +81,7 @@ async def test_two_hubs_on_kine_agree(stores: Two) -> None:
         written = found
 
     assert [await each.verify() for each in stores] == [[], []]
+    assert not any(each.client.is_etcd for each in stores)
 
 
 async def test_hubs_take_turns_at_compacting_kine(stores: Two, settings: EtcdSettings) -> None:

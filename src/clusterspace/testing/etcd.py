@@ -29,7 +29,7 @@ from clusterspace.apiserver.identity.authority import Authority
 from clusterspace.apiserver.store.etcd import messages
 from clusterspace.apiserver.store.etcd.client import EtcdClient, EtcdSettings
 from clusterspace.errors import StoreError
-from clusterspace.kube.protobuf.wire import read_fields
+from clusterspace.kube.protobuf.wire import read_fields, write_bytes_field
 from clusterspace.roots import hub, stores
 from clusterspace.roots.settings import HubSettings
 from clusterspace.testing.hubs import ASSETS, free_port
@@ -335,7 +335,7 @@ _answers: Any = grpc.unary_unary_rpc_method_handler
 class EtcdProxy:
     """Stands in front of etcd, passes on what kine understands, and makes trouble when told to.
 
-    It names no version, as kine does not.
+    It names a version of etcd and belongs to no cluster, as kine.
     """
 
     def __init__(self, settings: EtcdSettings) -> None:
@@ -422,7 +422,8 @@ async def etcd_proxy(cluster: EtcdCluster) -> AsyncGenerator[EtcdProxy]:
 
         async def status(request: bytes, context: Any) -> bytes:
             del request, context
-            return b""
+            # As kine says it: a version of etcd that it claims to be, and no cluster.
+            return write_bytes_field(1, b"") + write_bytes_field(2, b"3.6.11")
 
         class Handlers(grpc.GenericRpcHandler):
             def service(self, handler_call_details: Any) -> Any:

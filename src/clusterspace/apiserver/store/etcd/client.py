@@ -166,7 +166,7 @@ class EtcdClient:
         self._current = SystemRandom().randrange(len(settings.servers))
         """Hubs that start together do not all lean on the first member."""
         self.is_etcd = False
-        """Whether a version was named; kine, which has none to name, knows fewer options."""
+        """Whether it is etcd; kine knows fewer options, and one key in a transaction."""
 
     @classmethod
     async def open(cls, settings: EtcdSettings, *, clock: Clock | None = None) -> "EtcdClient":
@@ -297,7 +297,7 @@ class EtcdClient:
                 )
             if trouble:
                 _log.warning("etcd is of a version that may lose data", server=server, why=trouble)
-        self.is_etcd = any(status.version for status in named.values())
+        self.is_etcd = any(status.cluster for status in named.values())
 
     async def _connected(self) -> int:
         """Return a member there is a connection to, the one in use if possible."""

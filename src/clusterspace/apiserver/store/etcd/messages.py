@@ -82,6 +82,8 @@ class StatusAnswer:
     leader: int
     errors: tuple[str, ...]
     is_learner: bool
+    cluster: int
+    """The number of its cluster; kine, which has none, may call itself any version of etcd."""
 
 
 # -- requests ----------------------------------------------------------------------------------
@@ -232,12 +234,13 @@ def read_watch(data: bytes) -> WatchAnswer:
 
 def read_status(data: bytes) -> StatusAnswer:
     """Read what a member says of itself."""
-    revision = size = leader = 0
+    revision = size = leader = cluster = 0
     version, is_learner = "", False
     errors: list[str] = []
     for number, value in _fields(data):
         if number == 1:
             revision = _read_revision(_bytes(value))
+            cluster = next((_int(each) for at, each in _fields(_bytes(value)) if at == 1), 0)
         elif number == 2:
             version = _bytes(value).decode(errors="replace")
         elif number == 3:
@@ -248,7 +251,7 @@ def read_status(data: bytes) -> StatusAnswer:
             errors.append(_bytes(value).decode(errors="replace"))
         elif number == 10:
             is_learner = bool(value)
-    return StatusAnswer(revision, version, size, leader, tuple(errors), is_learner)
+    return StatusAnswer(revision, version, size, leader, tuple(errors), is_learner, cluster)
 
 
 def _read_revision(header: bytes) -> int:
