@@ -17,13 +17,16 @@ from tests.component.placement_site import (
 )
 from tests.flows.members import SIM_FIRST, running_member
 
+from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis import stamps
-from clusterspace.apis.clusters import WORKS, execution_namespace
+from clusterspace.apis.clusters import DELETIONS_PAUSED, WORKS, execution_namespace
 from clusterspace.apis.fleet_placements import PARENT, PLACEMENTS
 from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.apis.works import manifests_of
 from clusterspace.client.requests import ResourcePath
+from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, labels_of, name_of
+from clusterspace.roots.workloads import resume
 from clusterspace.testing.builders import NAMESPACES, config_map, namespace
 from clusterspace.testing.stage import running_fleet
 from clusterspace.testing.steps import until, until_equal
@@ -154,3 +157,36 @@ async def test_policy_and_placements_that_want_one_object_leave_it_to_one_owner(
     await until(has_new_owner)
     assert await orders_for(site, "free") == 1
     assert labels_of(await member.get(ResourcePath(CONFIG_MAPS, "app", "claimed")))[stamps.MANAGED]
+
+
+async def test_deletions_that_pause_are_told_of_where_members_and_placements_are_looked_at(
+    joined: Joined,
+) -> None:
+    site, west = joined.site, joined.invited
+    await site.app(*(f"c{number}" for number in range(14)))
+    await site.place(placement(rollingUpdate=AT_ONCE))
+    await site.until_settled()
+
+    await site.delete(ResourcePath(PLACEMENTS, "", "crp"))
+    await west.until_condition(DELETIONS_PAUSED, "True")
+
+    async def is_told() -> bool:
+        return DELETIONS_PAUSED in await west.event_reasons()
+
+    await until(is_told)
+    await site.place(placement("next", namespace_selector("app")))
+
+    async def look() -> Any:
+        conditions = of_cluster(await site.status("next"), "west").get("conditions")
+        return (find_condition(conditions, "WorkSynchronized") or {}).get("message")
+
+    waits = (
+        "west: an earlier copy is still to be withdrawn, and deletions are paused there"
+        " until `clusterspace resume west`"
+    )
+    await until_equal(look, waits)
+
+    await resume(west.hub, "west", SystemClock())
+    await west.until_condition(DELETIONS_PAUSED, "False")
+    await site.until_settled("next")
+    assert await site.data("west", "c3") == FIRST

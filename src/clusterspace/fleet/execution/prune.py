@@ -271,7 +271,10 @@ class DeletionBudget:
         """Count a deletion that was carried out, unless a person had approved of it."""
         cluster = self._find_cluster()
         # Deletions that a person approved of do not count towards the next pause: `resume` after a
-        # great wave would otherwise be followed by a pause at the first object of it.
+        # great wave would otherwise be followed by a pause at the first object of it. Those of a
+        # cluster that leaves neither: it may be back within the ten minutes.
+        if cluster is not None and is_being_deleted(cluster):
+            return
         if goes_since > (0.0 if cluster is None else approved_until(cluster)):
             self._window.note(objects)
 

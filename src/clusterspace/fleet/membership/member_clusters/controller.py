@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, execution_namespace, id_of
+from clusterspace.apis.clusters import (
+    CLUSTER_NAMESPACE,
+    CLUSTERS,
+    DELETIONS_PAUSED,
+    execution_namespace,
+    id_of,
+)
 from clusterspace.apis.member_clusters import (
     FINALIZER,
     HEARTBEAT,
@@ -121,10 +127,13 @@ class MemberClusterController(Reconciler):
         self._heartbeats = Heartbeats()
 
     def watches(self) -> Iterable[Watch]:
-        """Return MemberClusters and Clusters, but for echoes of our own writes, and all reports."""
+        """Return MemberClusters and Clusters, but for echoes of our own writes, and all reports.
+
+        Of a Cluster's status the pause of its deletions counts, which is told of here too.
+        """
         yield Watch(self._member_clusters, when=more_than_status_changed)
         yield Watch(self._internals, to=member_of)
-        yield Watch(self._clusters, when=more_than_status_changed)
+        yield Watch(self._clusters, when=_says_something_new)
 
     async def reconcile(self, request: Request) -> Result:
         """Give a member what it needs and say how it is, or let it go."""
@@ -162,7 +171,9 @@ class MemberClusterController(Reconciler):
                 is_enlisted = await provider.enlist(internal, self._clock)
             except CannotJoin as obstacle:
                 is_enlisted, refusal = False, obstacle.why
-        status = next_status(member_cluster, internal, pulse, self._clock.now(), refusal)
+        cluster = self._clusters.cache.find(request.name)
+        now = self._clock.now()
+        status = next_status(member_cluster, internal, pulse, now, refusal, cluster=cluster)
         after = await commit(self._hub, path, member_cluster, {**member_cluster, "status": status})
         self._record_changes(member_cluster, after)
         if not is_enlisted:
@@ -195,6 +206,16 @@ class MemberClusterController(Reconciler):
             lost = find_condition(conditions_of(after), HEARTBEAT) or {}
             reason, message = str(lost.get("reason")), str(lost.get("message"))
             self._events.record(after, reason, message, is_warning=True)
+        if _changed_to(before, after, DELETIONS_PAUSED, TRUE):
+            paused = find_condition(conditions_of(after), DELETIONS_PAUSED) or {}
+            message = str(paused.get("message"))
+            self._events.record(after, DELETIONS_PAUSED, message, is_warning=True)
+
+
+def _says_something_new(update: Update) -> bool:
+    before, after = update.decode_before(), update.decode_after()
+    pauses = [find_condition(conditions_of(e or {}), DELETIONS_PAUSED) for e in (before, after)]
+    return pauses[0] != pauses[1] or more_than_status_changed(update)
 
 
 def _changed_to(before: Object, after: Object, condition_type: str, status: str) -> bool:

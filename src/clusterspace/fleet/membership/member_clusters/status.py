@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from clusterspace.apis.clusters import DELETIONS_PAUSED
 from clusterspace.apis.member_clusters import (
     HEARTBEAT,
     JOINED,
@@ -27,7 +28,7 @@ from clusterspace.kube.conditions import (
     find_condition,
     set_condition,
 )
-from clusterspace.kube.objects import Object, find_at, metadata_of, name_of
+from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, with_value
 
 RECEIVED: Final = "HeartbeatReceived"
 LOST: Final = "HeartbeatLost"
@@ -103,7 +104,7 @@ LEFT_REASON: Final = "MemberClusterLeft"
 UNKNOWN_REASON: Final = "MemberClusterJoinStateUnknown"
 
 _RELAYED: Final = ("resourceUsage", "properties", "namespaces")
-_OURS: Final = frozenset({READY_TO_JOIN, JOINED, HEARTBEAT})
+_OURS: Final = frozenset({READY_TO_JOIN, JOINED, HEARTBEAT, DELETIONS_PAUSED})
 """Said by the hub alone, whatever an agent puts among its conditions."""
 
 
@@ -184,16 +185,34 @@ def with_conditions(status: Object, conditions: Iterable[Condition | None], now:
 
 
 def next_status(
-    member_cluster: Object, internal: Object | None, pulse: Pulse, now: float, refusal: str = ""
+    member_cluster: Object,
+    internal: Object | None,
+    pulse: Pulse,
+    now: float,
+    refusal: str = "",
+    *,
+    cluster: Object | None = None,
 ) -> Object:
-    """Return the status of a MemberCluster whose member is in, or on its way in."""
+    """Return the status of a MemberCluster whose member is in, or on its way in.
+
+    Deletions that pause are told of as the Cluster tells of them; one made anew has no pause.
+    """
     generation = generation_of(member_cluster)
-    ready = ready_condition(generation)
+    ready, paused = ready_condition(generation), None
+    conditions = conditions_of(member_cluster)
+    if (found := find_condition(conditions_of(cluster or {}), DELETIONS_PAUSED)) is not None:
+        status, reason, message = (str(found.get(key)) for key in ("status", "reason", "message"))
+        paused = Condition(DELETIONS_PAUSED, status, reason, message, generation)
+    elif cluster is not None:
+        conditions = [each for each in conditions if each.get("type") != DELETIONS_PAUSED]
+        member_cluster = with_value(member_cluster, conditions, "status", "conditions")
     if internal is None:
-        return with_conditions(member_cluster.get("status") or {}, (ready,), now)
+        return with_conditions(member_cluster.get("status") or {}, (ready, paused), now)
     beat = heartbeat_condition(pulse, period_of(member_cluster), generation)
     joined = joined_condition(internal, generation, refusal)
-    return with_conditions(relayed_status(member_cluster, internal), (ready, joined, beat), now)
+    return with_conditions(
+        relayed_status(member_cluster, internal), (ready, joined, beat, paused), now
+    )
 
 
 def _agent_joined(internal: Object) -> Object:

@@ -14,7 +14,13 @@ from uuid import uuid4
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis import stamps
-from clusterspace.apis.clusters import CLUSTERS, EXECUTION_PREFIX, WORKS
+from clusterspace.apis.clusters import (
+    CLUSTERS,
+    DELETIONS_PAUSED,
+    EXECUTION_PREFIX,
+    WORKS,
+    conditions_of,
+)
 from clusterspace.apis.policies import CLUSTER_OVERRIDE_POLICIES, OVERRIDE_POLICIES, selectors_of
 from clusterspace.apis.works import (
     CLUSTER_RESOURCE_BINDINGS,
@@ -70,7 +76,7 @@ from clusterspace.fleet.propagation.works.rendering import (
     outline_for_binding,
     plan_works,
 )
-from clusterspace.kube.conditions import FALSE, Condition, remove_condition, set_condition
+from clusterspace.kube.conditions import FALSE, Condition, is_true, remove_condition, set_condition
 from clusterspace.kube.objects import (
     Object,
     finalizers_of,
@@ -155,6 +161,7 @@ class BindingWorks(Reconciler):
         yield Watch(self._works, to=binding_of_strayed)
         yield Watch(self._works, to=self.binding_of_misplaced)
         yield Watch(self._clusters, to=self.bindings_in_cluster, when=has_new_traits)
+        yield Watch(self._clusters, to=self.bindings_in_cluster, when=pauses_or_resumes)
         for overrides in (self._overrides, self._cluster_overrides):
             yield Watch(overrides, to=self.bindings_overridden)
 
@@ -204,6 +211,16 @@ class BindingWorks(Reconciler):
             free = self._known.find(outline.key)
             if free is not None and is_free_for(free, outline.template):
                 existing[outline.cluster] = free
+        for outline in outlines:
+            # An earlier one that is on its way out is waited for. As long as a person has to say
+            # that it may go, this is where whoever wonders about the new one looks.
+            is_going = is_being_deleted(existing.get(outline.cluster, {}))
+            if is_going and _is_paused(self._clusters.cache.find(outline.cluster)):
+                waits = (
+                    "an earlier copy is still to be withdrawn, and deletions are paused there"
+                    f" until `clusterspace resume {outline.cluster}`"
+                )
+                failures = (*failures, Failure(outline.cluster, DELETIONS_PAUSED, waits))
         changes = plan_works(outlines, existing, self._new_id)
         written: tuple[str, ...] = ()
         if changes:
@@ -410,6 +427,15 @@ def with_failures(binding: Object, failures: Sequence[Failure], now: float) -> O
     if not changed.is_changed:
         return binding
     return with_value(binding, changed.conditions, "status", "conditions")
+
+
+def pauses_or_resumes(update: Update) -> bool:
+    """Whether deletions on a cluster wait for a person since this change, or no longer do."""
+    return _is_paused(update.decode_before()) != _is_paused(update.decode_after())
+
+
+def _is_paused(cluster: Object | None) -> bool:
+    return cluster is not None and is_true(conditions_of(cluster), DELETIONS_PAUSED)
 
 
 def _place_of(request: Request) -> ResourcePath:
