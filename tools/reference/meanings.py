@@ -43,6 +43,7 @@ _FAILURES: Final = (
     "clusterspace.fleet.propagation.works.rendering:SYNC_FAILED",
     "clusterspace.fleet.propagation.works.rendering:OVERRIDE_FAILED",
     "clusterspace.fleet.propagation.works.rendering:STAYS_HOME",
+    "clusterspace.apis.clusters:DELETIONS_PAUSED",
 )
 INDIRECT: Final[Indirect] = {
     # Templates show the conditions of their copies, which are Kubernetes' own.
@@ -66,6 +67,10 @@ INDIRECT: Final[Indirect] = {
     ("clusterspace.fleet.membership.status", "reason"): (),
     ("clusterspace.fleet.membership.member_clusters.controller", "condition.reason"): (
         "clusterspace.fleet.membership.member_clusters.status:NOT_READY_REASON",
+    ),
+    ("clusterspace.fleet.membership.member_clusters.status", "reason"): (
+        "clusterspace.apis.clusters:TOO_MANY_DELETIONS",
+        "clusterspace.apis.clusters:DELETIONS_RESUMED",
     ),
     ("clusterspace.fleet.membership.member_clusters.controller", "reason"): (
         "clusterspace.fleet.membership.member_clusters.status:LOST",

@@ -30,6 +30,9 @@ PULL: Final = "Pull"
 DELETIONS_PAUSED: Final = "DeletionsPaused"
 """Condition of a Cluster: True while nothing is deleted there, False since it was resumed."""
 
+TOO_MANY_DELETIONS: Final = "TooManyDeletions"
+DELETIONS_RESUMED: Final = "Resumed"
+
 CLUSTER_NAMESPACE: Final = "karmada-cluster"
 """Where credentials and heartbeats are: on the hub, and under the same name on each member."""
 

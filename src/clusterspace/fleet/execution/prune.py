@@ -23,6 +23,8 @@ from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import (
     CLUSTERS,
     DELETIONS_PAUSED,
+    DELETIONS_RESUMED,
+    TOO_MANY_DELETIONS,
     WORK_FINALIZER,
     WORKS,
     conditions_of,
@@ -185,12 +187,12 @@ class DeletionWindow:
 
 def paused_condition(counts: DeletionCounts) -> Condition:
     """Return the condition of a Cluster on which deletions pause."""
-    return Condition(PAUSED, TRUE, "TooManyDeletions", counts.message)
+    return Condition(PAUSED, TRUE, TOO_MANY_DELETIONS, counts.message)
 
 
 def resumed_condition() -> Condition:
     """Return the condition of a Cluster on which deletions go on."""
-    return Condition(PAUSED, FALSE, "Resumed", "Deletions go on: a person said so")
+    return Condition(PAUSED, FALSE, DELETIONS_RESUMED, "Deletions go on: a person said so")
 
 
 def is_paused(cluster: Object) -> bool:

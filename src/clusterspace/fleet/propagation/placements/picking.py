@@ -292,12 +292,15 @@ class Picking:
         """A summary for people."""
         count = len(self.picked)
         if self.asked_for is None:
-            return f"{count} cluster(s) fit the policy and are picked"
+            fit = "cluster that fits" if count == 1 else "clusters that fit"
+            return f"picked {count} {fit} the policy"
         if self.is_fulfilled:
-            return f"all {self.asked_for} cluster(s) that the policy asks for are picked"
+            asked = "the one cluster" if count == 1 else f"all {count} clusters"
+            return f"picked {asked} that the policy asks for"
         reasons = "; ".join(f"{each.cluster}: {each.reason}" for each in self.unpicked[:5])
         why = f": {reasons}" if reasons else ": there are no others"
-        return f"{count} of {self.asked_for} cluster(s) that the policy asks for are picked{why}"
+        clusters = "cluster" if self.asked_for == 1 else "clusters"
+        return f"picked {count} of {self.asked_for} {clusters} that the policy asks for{why}"
 
 
 @dataclass(frozen=True, slots=True)

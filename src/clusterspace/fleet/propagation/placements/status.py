@@ -333,7 +333,8 @@ def placement_conditions(summary: Summary, generation: int) -> Iterable[Conditio
     if not summary.clusters:
         return
     if summary.is_external:
-        reason, message = "RolloutControlledByExternalController", "somebody else rolls it out"
+        reason = "RolloutControlledByExternalController"
+        message = "strategy.type is External: nothing is rolled out but by an update run"
         yield _prefixed(Condition(ROLLOUT_STARTED, UNKNOWN, reason, message, generation))
         return
     for kind in _CHAIN:
@@ -353,7 +354,8 @@ def over_all_clusters(kind: str, clusters: Sequence[ClusterView], generation: in
     worst = next((s for s in (FALSE, UNKNOWN) if s in statuses.values()), TRUE)
     reason = _REASONS[kind][worst]
     if worst == TRUE:
-        return Condition(kind, TRUE, reason, f"on all {len(clusters)} cluster(s)", generation)
+        where = "on its cluster" if len(clusters) == 1 else f"on all {len(clusters)} clusters"
+        return Condition(kind, TRUE, reason, where, generation)
     short = [name for name, status in statuses.items() if status == worst]
     details = [
         f"{name}: {condition.message if (condition := found[name]) else 'nothing is known yet'}"

@@ -257,7 +257,7 @@ def test_pick_n_with_too_few_clusters_says_how_many_and_why() -> None:
     assert names(picking) == ["a"]
     assert not picking.is_fulfilled
     assert picking.message == (
-        "1 of 2 cluster(s) that the policy asks for are picked: "
+        "picked 1 of 2 clusters that the policy asks for: "
         "b: it has the untolerated taint gpu=yes:NoSchedule"
     )
 
