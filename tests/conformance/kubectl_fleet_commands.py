@@ -283,6 +283,23 @@ OF_THE_FLEET: Final = (
         prints("configmap/y\nconfigmap/y.clusterspace.east\nconfigmap/y.clusterspace.west\n"),
         given=("x", "y"),
     ),
+    works(
+        "-n NS get cm -l a=b,clusterspace.io/cluster=east -o name",
+        prints("configmap/y.clusterspace.east\n"),
+        omits("west"),
+        given=("x", "y"),
+    ),
+    works(
+        "-n NS get cm -l a=b,clusterspace.io/cluster!=karmada -L clusterspace.io/cluster",
+        prints("y.clusterspace.east ", "y.clusterspace.west "),
+        given=("x", "y"),
+    ),
+    works(
+        "-n NS delete cm -l a=b,clusterspace.io/cluster=east",
+        prints('"y.clusterspace.east" deleted'),
+        omits("west"),
+        given=("x", "y"),
+    ),
     works("get nodes", prints("east-node-0.clusterspace.east ", "west-node-0.clusterspace.west ")),
     works(
         "describe node east-node-0.clusterspace.east",

@@ -5,6 +5,7 @@
 What a request means:
     routes.py    a URL, read once, to a Route: one cluster, all, or one that must be looked for;
                  `NAME.clusterspace.CLUSTER`, and queries in the words of one cluster
+    virtual_labels.py  labels that objects have by their cluster, in selectors and in Tables
     callers.py   who asks, which clusters the hub lets them reach, and where their command is
     rights.py    whose credentials the hub has revoked, and when rights there have changed
 

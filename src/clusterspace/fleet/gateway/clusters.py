@@ -57,7 +57,8 @@ from clusterspace.errors import (
     Details,
     NotFound,
 )
-from clusterspace.fleet.gateway.routes import HUB
+from clusterspace.fleet.gateway.routes import HUB, HUB_ALIAS
+from clusterspace.fleet.gateway.virtual_labels import ClusterLabels, labels_of_cluster
 from clusterspace.kube.conditions import TRUE, find_condition
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import GroupVersionResource
@@ -507,7 +508,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class MembershipChange:
-    """A cluster that joined the fleet, or left it."""
+    """A cluster that joined the fleet, or left it; or whose labels have changed."""
 
     cluster: str
     has_left: bool
@@ -535,6 +536,7 @@ class Directory:
         self._clusters = Informer(hub, ResourcePath(CLUSTERS))
         self._secrets = Informer(hub, ResourcePath(_SECRETS, credentials_namespace))
         self._known: dict[str, Object] = {}
+        self._labels: dict[str, ClusterLabels] = {HUB: labels_of_cluster(HUB, None, HUB_ALIAS)}
         self._settings: dict[str, ConnectionSettings | ClusterError] = {}
         self._left: set[str] = set()
         self._has_left = asyncio.Event()
@@ -555,7 +557,7 @@ class Directory:
 
     @contextmanager
     def listening(self) -> Generator[Membership]:
-        """Tell of every cluster that joins or leaves for as long as the block lasts."""
+        """Tell, while the block lasts, of every cluster that joins, leaves or has other labels."""
         listener: Membership = asyncio.Queue()
         self._listeners.add(listener)
         try:
@@ -575,6 +577,10 @@ class Directory:
     def all_clusters(self) -> tuple[str, ...]:
         """Return the names of all clusters, the control plane first."""
         return (HUB, *self.members())
+
+    def labels(self, cluster: str) -> ClusterLabels:
+        """Return the virtual labels of a cluster's objects; none when there is no such cluster."""
+        return self._labels.get(cluster, {})
 
     def problem_with(self, cluster: str) -> ClusterError | None:
         """Return why a member cannot be reached whoever asks, if that is so."""
@@ -618,20 +624,23 @@ class Directory:
         cluster = update.decode_after()
         if cluster is None:
             self._known.pop(update.key, None)
+            self._labels.pop(update.key, None)
             self._settings.pop(update.key, None)
             self._left.add(update.key)
             self._has_left.set()
             self._notify(MembershipChange(update.key, has_left=True))
             return
-        is_new = update.key not in self._known
+        labels = labels_of_cluster(update.key, cluster)
+        is_changed = labels != self._labels.get(update.key)  # of a new one too: it had none
         self._known[update.key] = cluster
+        self._labels[update.key] = labels
         self._read_settings(update.key, cluster)
         ready = find_condition(conditions_of(cluster), "Ready")
         if ready is not None and ready.get("status") != TRUE:
             # The hub may be wrong, or ask another way: it is a reason to look, before anybody has
             # to wait in vain.
             self.troubles.suspect(update.key)
-        if is_new:
+        if is_changed:
             self._notify(MembershipChange(update.key, has_left=False))
 
     def _notify(self, change: MembershipChange) -> None:

@@ -54,6 +54,7 @@ from clusterspace.errors import (
     NotFound,
     NotServed,
 )
+from clusterspace.fleet.gateway import virtual_labels
 from clusterspace.fleet.gateway.callers import (
     Gatekeeper,
     HubReviews,
@@ -66,8 +67,16 @@ from clusterspace.fleet.gateway.clusters import Directory, Lapses, Link, ListKey
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.fleet.gateway.merge.failures import Reply, Skipped, Verdict
 from clusterspace.fleet.gateway.merge.lists import ListMetadata, read_cluster_list
-from clusterspace.fleet.gateway.routes import HUB, FleetRequestInfo, Route, Subject, rewrite_query
+from clusterspace.fleet.gateway.routes import (
+    HUB,
+    FleetRequestInfo,
+    Naming,
+    Route,
+    Subject,
+    rewrite_query,
+)
 from clusterspace.fleet.gateway.streams import ClientStreams
+from clusterspace.fleet.gateway.virtual_labels import ClusterSelector
 from clusterspace.kube import plain_text, statuses
 
 
@@ -159,6 +168,43 @@ class FleetContext:
         return f"{self.info.group}/{self.info.version}" if self.info.group else self.info.version
 
     # -- which clusters, and the way to each --------------------------------------------------
+
+    @cached_property
+    def cluster_selector(self) -> ClusterSelector:
+        """What the label selector says of clusters; nothing where it selects no objects."""
+        selects = self.info.is_watch or self.info.verb in ("list", "deletecollection")
+        if not selects or self.route.is_relayed:
+            return ClusterSelector()
+        return virtual_labels.read_selector(self.info.query.get("labelSelector"))
+
+    @cached_property
+    def _selected(self) -> dict[str, bool]:
+        return {}
+
+    def selects(self, cluster: str, *, anew: bool = False) -> bool:
+        """Whether objects of a cluster are selected, as far as its virtual labels go.
+
+        Labels of clusters change. One request goes by what was found the first time, so that all
+        its parts agree, unless the question is asked `anew`.
+        """
+        labels = self.fleet.directory.labels(cluster)
+        if anew or cluster not in self._selected:
+            self._selected[cluster] = self.cluster_selector.selects(labels)
+        return self._selected[cluster]
+
+    def naming_in(self, cluster: str) -> Naming:
+        """Return how one of the clusters that the request reaches calls things in the answer."""
+        return self.labelled(self.route.naming_in(cluster))
+
+    def labelled(self, naming: Naming) -> Naming:
+        """Return a naming that shows virtual labels beside the rows of a Table.
+
+        Nowhere else: what is read as an object is written back, and would store them.
+        """
+        if not self.representation.is_table:
+            return naming
+        labels = self.fleet.directory.labels(naming.cluster)
+        return replace(naming, row_labels=virtual_labels.shown_in_rows(naming.cluster, labels))
 
     async def link(self, cluster: str) -> Link:
         """Return the way to the one cluster a request is for, if the caller may go it."""
@@ -258,9 +304,22 @@ class FleetContext:
             hold=self.hold,
         )
 
+    def query_for(
+        self, naming: Naming, query: Query, *, version_for: Callable[[str], str] = str
+    ) -> Query:
+        """Return parameters in the words of one cluster: it hears nothing of virtual labels."""
+        if self.cluster_selector.requirements:
+            selector = self.cluster_selector
+            is_selected = self.selects(naming.cluster)
+            own = selector.rest if is_selected else selector.rest_of_nothing
+            query = Query(
+                tuple((key, own if key == "labelSelector" else value) for key, value in query.pairs)
+            )
+        return rewrite_query(query, naming, version_for=version_for)
+
     def list_request(self, link: Link, query: Query) -> ApiRequest:
         """Return the request for a list as a cluster gets it: selectors are in its own words."""
-        own = rewrite_query(query, self.route.naming_in(link.cluster))
+        own = self.query_for(self.route.naming_in(link.cluster), query)
         return self.request_to(link, own, seconds=self.fleet.limits.list_seconds)
 
     def passage(self, link: Link, query: Query) -> Passage:
@@ -346,11 +405,38 @@ class Targets:
 
     chosen: tuple[str, ...]
     skipped: tuple[Skipped, ...] = ()
+    witnesses: tuple[str, ...] = ()
+    """Where no cluster is selected: whom to ask, one will do, what a list of nothing looks like.
+    Only a cluster knows of what kind it is, and whether the caller may see it."""
 
 
 async def find_targets(context: FleetContext, clusters: Iterable[str]) -> Targets:
-    """Choose whom to ask of these, and say who is left out and why."""
-    named = tuple(clusters)
+    """Choose whom to ask of these, and say who is left out and why.
+
+    Clusters that the label selector does not select are not asked, and not spoken of either.
+    """
+    named, selector = tuple(clusters), context.cluster_selector
+    if not selector.requirements:
+        return await _find_reachable(context, named)
+    # Names are judged before anybody is asked about rights: one of a thousand costs one question.
+    # Labels are judged afterwards, and a cluster that is out of reach counts as not selected: how
+    # it answers must tell nobody how a cluster is labelled that they may not reach.
+    of_name = selector.named
+    candidates = named if of_name is None else tuple(filter(context.selects, named))
+    found = await _find_reachable(context, candidates)
+    skipped = tuple(
+        each
+        for each in found.skipped
+        if context.selects(each.cluster) and not isinstance(each.error, Forbidden)
+    )
+    selected = Targets(tuple(filter(context.selects, found.chosen)), skipped)
+    if selected.chosen or selected.skipped:
+        return selected
+    everybody = found if candidates == named else await _find_reachable(context, named)
+    return Targets((), witnesses=everybody.chosen) if everybody.chosen else everybody
+
+
+async def _find_reachable(context: FleetContext, named: Sequence[str]) -> Targets:
     directory, user = context.fleet.directory, context.http.user
     members = [each for each in named if each != HUB]
     reachable = await context.fleet.gatekeeper.admit(user, "get", members)
@@ -405,6 +491,12 @@ async def fan_out(
     Of what is missing from the answer the client is warned.
     """
     replies = await ask_all(context, targets.chosen, ask)
+    for witness in targets.witnesses:
+        heard = await ask_all(context, (witness,), ask)
+        replies += heard
+        if heard[0].failure is None:
+            replies = heard
+            break
     context.note_skipped(targets.skipped)
     verdict = judge(replies, targets.skipped)
     context.refuse_or_warn(verdict)
@@ -447,7 +539,7 @@ async def ask_for_list(
     reply = await ask_one(link, make_request)
     if reply.failure is None:
         try:
-            naming = context.route.naming_in(link.cluster)
+            naming = context.naming_in(link.cluster)
             listed = read_cluster_list(reply.body, naming, context.api_version)
             if token and listed.metadata.continue_token == token:
                 raise ClusterMisbehaved(link.cluster, "its list does not end", code=200)

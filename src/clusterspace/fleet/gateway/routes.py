@@ -26,6 +26,7 @@ from typing import Final
 from clusterspace.apiserver.http.messages import Request
 from clusterspace.apiserver.http.request_info import CONNECTS, Query, RequestInfo, read_request
 from clusterspace.errors import BadRequest
+from clusterspace.fleet.gateway import virtual_labels
 from clusterspace.kube import statuses
 from clusterspace.kube.resources import GroupVersion
 from clusterspace.kube.selectors import (
@@ -109,6 +110,8 @@ class Naming:
     """Whether namespaces do: `default.clusterspace.member1`."""
     qualifies_marked: bool = False
     """Whether names do that would be taken for those of another cluster: in lists of the hub."""
+    row_labels: bytes = b""
+    """The virtual labels that stand beside the rows of a Table, as `virtual_labels` writes them."""
 
     @property
     def is_plain(self) -> bool:
@@ -338,11 +341,15 @@ def route_for(
     if naming is not None:
         return Route(own, Reach.ONE, naming, is_review=is_review)
 
-    # From here on the request says no cluster.
+    # From here on the request says no cluster, unless its label selector does.
     if own.verb == "deletecollection":
+        named = virtual_labels.read_selector(own.query.get("labelSelector")).named or ()
+        if len(named) == 1 and (only := _cluster_of(*named)):
+            return Route(own, Reach.ONE, Naming(only, qualifies_names=only != HUB))
         raise statuses.method_not_served(
             f"deletecollection is for one cluster: say which, with {_CLUSTERSPACES}/CLUSTER in "
-            f"the URL or with a namespace like {qualify('default', 'CLUSTER')}"
+            f"the URL, with a namespace like {qualify('default', 'CLUSTER')}, or with the label "
+            f"selector {virtual_labels.CLUSTER}=CLUSTER"
         )
     selector = own.query.first.get("fieldSelector", "")
     selected = selector and parse_field_selector(selector).requires_exact("metadata.name")

@@ -41,7 +41,7 @@ from clusterspace.fleet.gateway.fanout import FleetContext, ask_for_list
 from clusterspace.fleet.gateway.merge.failures import Reply
 from clusterspace.fleet.gateway.merge.lists import ClusterList
 from clusterspace.fleet.gateway.merge.watches import WatchMerger
-from clusterspace.fleet.gateway.routes import HUB, path_in_cluster, rewrite_query
+from clusterspace.fleet.gateway.routes import HUB, path_in_cluster
 from clusterspace.fleet.gateway.streams import ClientStream, lines_of
 from clusterspace.kube import statuses
 
@@ -73,7 +73,7 @@ class ClusterRequests:
         self._context = context
         self.cluster = cluster
         query = context.info.query
-        own = rewrite_query(without_options(query), context.route.naming_in(cluster))
+        own = context.query_for(context.route.naming_in(cluster), without_options(query))
         # Rows without their objects could not be told apart.
         includes = query.get("includeObject") == "Object"
         beside = (("includeObject", "Object"),) if includes else ()

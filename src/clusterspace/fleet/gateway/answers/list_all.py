@@ -3,8 +3,8 @@
 A list with a limit walks the clusters in the order of answers. The first page asks them all, for it
 tells the version of each; a later one asks the cluster it goes on in, then those behind it.
 
-A list by a command that deletes what it lists is of the hub's objects only. Members are asked how
-many they have, for the Warning that says so.
+A list by a command that deletes what it lists is of the hub's objects only, unless its selector
+names clusters. Members are asked how many they have, for the Warning that says so.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -80,8 +80,12 @@ class _Walk:
         self._is_for_reflector = bool(self._version or asked.get("sendInitialEvents")) or (
             bool(self._limit) and not context.representation.is_table and not command
         )
-        is_spared = not context.fleet.bulk_delete_members
-        self.is_for_deletion = is_spared and command.split()[1:] in _DELETING
+        words = command.split()[1:]
+        # A selector that names clusters says where to delete. Not so to `apply`, which goes by the
+        # selector among its own manifests first: none has the label, and all there is would go.
+        is_named = bool(context.cluster_selector.named) and words == ["delete"]
+        is_spared = not (context.fleet.bulk_delete_members or is_named)
+        self.is_for_deletion = is_spared and words in _DELETING
         """Whether what is shown will be deleted, so that it has to be the hub's."""
         self.taken: list[ClusterList] = []
         """What is on the page so far."""
@@ -106,7 +110,9 @@ class _Walk:
         fanned = await fan_out(context, targets, self._request_for(slice_of), judge)
         self.replies += fanned.replies
         listed = [each.listed for each in fanned.replies if each.listed is not None]
-        pinned = {each.naming.cluster: each.metadata.resource_version for each in listed}
+        # A cluster that is not selected says no more than of what kind nothing is. A version of it
+        # would say that the client has what is selected there, whatever that will be by then.
+        pinned = {} if targets.witnesses else _versions_of(listed)
         return _metadata(pinned, await self._take(listed, pinned))
 
     async def first_page_of_hub(self) -> ListMetadata:
@@ -124,7 +130,8 @@ class _Walk:
                 return Slice(self._limit, "", wanted.get(cluster, ""), self._match)
             return Slice(_MOST_COUNTED)
 
-        replies = await ask_all(context, targets.chosen, self._request_for(slice_of))
+        asked = targets.chosen or targets.witnesses
+        replies = await ask_all(context, asked, self._request_for(slice_of))
         context.note_skipped(targets.skipped)
         of_hub = [each for each in replies if each.cluster == HUB]
         of_members = [each for each in replies if each.cluster != HUB]
@@ -155,7 +162,7 @@ class _Walk:
                 if each.listed is not None
             ]
         self.replies += of_hub
-        pinned = {each.cluster: each.metadata.resource_version for each in listed}
+        pinned = {} if targets.witnesses else _versions_of(listed)
         return _metadata(pinned, await self._take(listed, pinned))
 
     async def next_page(self, place: Continue) -> ListMetadata:
@@ -169,6 +176,9 @@ class _Walk:
         behind = place.remaining(pinned)
         if self.is_for_deletion:
             behind = [each for each in behind if each == HUB]
+        if self._is_for_reflector and not all(map(context.selects, pinned)):
+            raise Expired(statuses.CONTINUE_TOO_OLD)  # a cluster was relabelled since page one
+        behind = [each for each in behind if context.selects(each)]
         targets = await find_targets(context, behind)
         refused = [each for each in targets.skipped if isinstance(each.error, Forbidden)]
         if refused and (error := failures.judge((), refused).error):
@@ -274,6 +284,10 @@ class _Walk:
             return ask_for_list(context, link, make_request, token=page.token)
 
         return ask
+
+
+def _versions_of(listed: Sequence[ClusterList]) -> dict[str, str]:
+    return {each.cluster: each.metadata.resource_version for each in listed}
 
 
 def _metadata(pinned: Mapping[str, str], stop: "Stop | None") -> ListMetadata:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from clusterspace.apis.stamps import MANAGED, RETAIN_REPLICAS
+from clusterspace.apiserver.http.context import headers_for
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.relays import (
     UNKNOWN_THERE,
@@ -21,7 +22,7 @@ from clusterspace.apiserver.http.relays import (
     relay,
     tunnel,
 )
-from clusterspace.apiserver.http.request_info import YAML, Query, RequestInfo, read_request
+from clusterspace.apiserver.http.request_info import JSON, YAML, Query, RequestInfo, read_request
 from clusterspace.apiserver.http.responses import (
     as_yaml,
     clean_event,
@@ -31,6 +32,7 @@ from clusterspace.apiserver.http.responses import (
 from clusterspace.client.requests import ApiRequest
 from clusterspace.errors import (
     ApiError,
+    BadRequest,
     ClusterError,
     ClusterMisbehaved,
     ClusterTimeout,
@@ -54,7 +56,6 @@ from clusterspace.fleet.gateway.routes import (
     Subject,
     path_in_cluster,
     qualify,
-    rewrite_query,
     split,
 )
 from clusterspace.fleet.gateway.streams import lines_of
@@ -82,6 +83,18 @@ async def answer_single(context: FleetContext, naming: Naming) -> Response | Non
             raise ClusterUnreachable(naming.cluster, silence.why, was_sent=False)
         # A long answer ends when its caller may no longer reach the cluster.
         context.http.guards.append(lambda: context.link(naming.cluster))
+        info = context.info
+        if info.is_watch and context.cluster_selector.judges_labels:
+            # Versions of one cluster do not say how it was labelled when they were given: whoever
+            # went on from one would never learn that the cluster is selected no more.
+            raise BadRequest(
+                f"a watch of cluster {naming.cluster} alone cannot be selected by labels of the "
+                "cluster, which may change; leave them out, or watch all clusters"
+            )
+        if info.verb == "deletecollection" and not context.selects(naming.cluster):
+            # Nobody is asked to delete nothing: a server that misreads that deletes everything.
+            status = statuses.deleted(GroupResource(info.group, info.resource), "", "")
+            return Response(200, headers_for(context.http, JSON), msgspec.json.encode(status))
         async with _while_alive(context, link):
             return await _answer(context, naming, link)
     except ClusterError as error:
@@ -143,7 +156,7 @@ async def _answer(context: FleetContext, naming: Naming, link: Link) -> Response
         version_for = await context.version_for(
             naming.cluster, query.get("resourceVersion").encode()
         )
-        query = rewrite_query(query, naming, version_for=version_for)
+        query = context.query_for(naming, query, version_for=version_for)
     passage = context.passage(link, query)
     if http.request.is_upgrade:
         path, _, inner_query = passage.target.partition("?")
@@ -193,7 +206,7 @@ async def _answer(context: FleetContext, naming: Naming, link: Link) -> Response
 
     def respond_renamed() -> Response:
         if context.representation.is_table and reply.status < 400:
-            rewritten = _Rows(naming, subject).rewrite(reply.body)
+            rewritten = _Rows(context.labelled(naming), subject).rewrite(reply.body)
         else:
             rewritten = renaming.rewrite_answer(reply.body, naming, subject)
         return send_one(http, reply, rewritten, link.speaker)
@@ -258,7 +271,7 @@ async def _relay_events(
     request = context.request_to(link, query, seconds=context.fleet.limits.request_seconds)
     request = replace(request, headers=(*request.headers, ("accept-encoding", "identity")))
     has_rows = context.representation.is_table
-    rows = _Rows(naming, subject)
+    rows = _Rows(context.labelled(naming), subject)
 
     def rewrite(content: bytes) -> bytes:
         if has_rows:

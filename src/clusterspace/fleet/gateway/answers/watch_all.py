@@ -32,7 +32,7 @@ from clusterspace.fleet.gateway.answers.cluster_feeds import (
 )
 from clusterspace.fleet.gateway.answers.list_all import NOT_OLDER
 from clusterspace.fleet.gateway.clusters import Link, Membership
-from clusterspace.fleet.gateway.fanout import FleetContext, fan_out, find_targets
+from clusterspace.fleet.gateway.fanout import FleetContext, Targets, fan_out, find_targets
 from clusterspace.fleet.gateway.merge import failures
 from clusterspace.fleet.gateway.merge.events import Head, PlainStyle, TableStyle
 from clusterspace.fleet.gateway.merge.failures import Reply, Skipped, Verdict
@@ -119,6 +119,9 @@ class Opening:
     """The version of each cluster that the client goes on from."""
     listed: Sequence[ClusterList]
     """The first page of each cluster that the client has nothing of yet."""
+    kinds: Sequence[ClusterList]
+    """Lists that say of what kind the events are: those, or where no cluster is selected, that of
+    another one, which has no part in the stream and none in its version."""
     silent: Sequence[str]
     """Clusters the client has nothing of, which cannot be asked now."""
     copied: Collection[str] = ()
@@ -132,7 +135,7 @@ async def _open(context: FleetContext, options: WatchOptions) -> Opening:
     wanted = await context.positions(options.version)
     followed = wanted if options.resumes else {}
     targets = await find_targets(context, all_clusters)
-    _require_all(followed, all_clusters, targets.skipped)
+    _require_all(followed, targets)
     copied: Collection[str] = ()
     if options.sends_initial:
         # Only who waits for the end of the initial events deletes what was not among them.
@@ -155,26 +158,26 @@ async def _open(context: FleetContext, options: WatchOptions) -> Opening:
             context.http.warn(f"cluster {reply.cluster}: {why}")
     lost = [each.cluster for each in fanned.replies if failures.may_recover(each.failure)]
     lost += [each.cluster for each in targets.skipped if failures.may_recover(each.error)]
+    listed = [each.listed for each in fanned.replies if each.listed is not None]
     return Opening(
         followed=followed,
-        listed=[each.listed for each in fanned.replies if each.listed is not None],
+        listed=() if targets.witnesses else listed,
+        kinds=listed,
         silent=[each for each in lost if each not in followed],
         copied=copied,
     )
 
 
-def _require_all(
-    followed: Mapping[str, str], all_clusters: Iterable[str], skipped: Iterable[Skipped]
-) -> None:
+def _require_all(followed: Mapping[str, str], targets: Targets) -> None:
     """Refuse to go on without a cluster the client has objects of, or from the middle of one."""
     for cluster, version in followed.items():
         if not version:
             why = f"only a part of cluster {cluster} had been told"
             raise Expired(f"the resourceVersion cannot be continued from: {why}; list again")
-    out_of_reach = {each.cluster for each in skipped if isinstance(each.error, Forbidden)}
-    missing = sorted(followed.keys() - (set(all_clusters) - out_of_reach))
+    silent = {each.cluster for each in targets.skipped if not isinstance(each.error, Forbidden)}
+    missing = sorted(followed.keys() - {*targets.chosen, *silent})
     if missing:
-        raise Expired(f"cluster {missing[0]} is out of reach now; list again")
+        raise Expired(f"cluster {missing[0]} is out of reach or not selected now; list again")
 
 
 # -- the stream of one client, from its first event to its end -------------------------------------
@@ -252,10 +255,10 @@ class _Watch:
     def _begin(self, opening: Opening) -> Iterable[ClusterFeed]:
         """Take in every cluster before anything is told of any: their columns belong together."""
         context, merger = self._context, self._merger
-        for page in opening.listed:
+        for page in opening.kinds:
             merger.learn(page)
         for cluster, version in opening.followed.items():
-            merger.follow(context.route.naming_in(cluster), version)
+            merger.follow(context.naming_in(cluster), version)
             yield ClusterFeed(context, cluster, self._stream)
         for page in opening.listed:
             if self._options.starts_now:
@@ -271,7 +274,7 @@ class _Watch:
                     is_awaited=bool(self._options.sends_initial),
                 )
         for cluster in opening.silent:
-            merger.splice(context.route.naming_in(cluster))
+            merger.splice(context.naming_in(cluster))
             yield ClusterFeed(context, cluster, self._stream)
 
     async def run(self, membership: Membership) -> None:
@@ -286,6 +289,8 @@ class _Watch:
             for feed in self._feeds.values():
                 tasks.keep(f"watch {feed.cluster}", feed.run)
             tasks.keep("join and leave", lambda: self._join_and_leave(membership, tasks))
+            if not self._feeds and self._options.sends_initial:
+                self.client.write(self._merger.bookmark())  # all initial events are out: none
             await self._stay()
         self.client.end()
 
@@ -294,10 +299,17 @@ class _Watch:
         # stream was being opened is among them already, and is told of here all the same.
         while True:
             change = await membership.get()
-            if change.has_left and change.cluster in self._feeds:
-                await self._leave(change.cluster)
-            elif not change.has_left and change.cluster not in self._feeds:
-                await self._join(change.cluster, tasks)
+            cluster, feed = change.cluster, self._feeds.get(change.cluster)
+            if change.has_left:
+                if feed is not None:
+                    await self._leave(cluster)
+                continue
+            is_selected = self._context.selects(cluster, anew=True)
+            if feed is None and is_selected:
+                await self._join(cluster, tasks)
+            elif feed is not None and not is_selected:
+                # What the client has of it, it has for labels that the cluster no longer has.
+                await self._leave(cluster, Expired(f"cluster {cluster} was relabelled; list again"))
 
     async def leave_unreachable(self) -> None:
         """Let go of the members that the caller may no longer reach, as if they had left."""
@@ -332,7 +344,7 @@ class _Watch:
             return
         if any(isinstance(each.error, Forbidden) for each in skipped):
             return
-        self._merger.splice(self._context.route.naming_in(cluster))
+        self._merger.splice(self._context.naming_in(cluster))
         feed = self._feeds[cluster] = ClusterFeed(self._context, cluster, self._stream)
         tasks.keep(f"watch {cluster}", feed.run)
 

@@ -17,10 +17,11 @@ import msgspec
 
 from clusterspace.apis.stamps import MANAGED
 from clusterspace.apiserver.http.responses import require_elements
-from clusterspace.errors import AnswerOverrun, ClusterMisbehaved
+from clusterspace.errors import AnswerOverrun, ClusterMisbehaved, MalformedObject
 from clusterspace.fleet.gateway import renaming
 from clusterspace.fleet.gateway.renaming import Fields, encode, qualifier, renamer
 from clusterspace.fleet.gateway.routes import MARKER, Naming, Subject
+from clusterspace.fleet.gateway.virtual_labels import with_row_labels
 from clusterspace.kube import plain_text
 from clusterspace.kube.json_errors import UNREADABLE
 from clusterspace.kube.objects import Object
@@ -333,6 +334,7 @@ CLUSTER: Final[Object] = Column("Cluster", description="The cluster the object i
 """Our own column. It stands second: kubectl writes the kind in front of the first cell."""
 
 _CLUSTER_AT: Final = 1
+_PARTIAL: Final = msgspec.Raw(b'"PartialObjectMetadata"')
 _NUMBERS: Final = (int, float, type(None))
 _NOTHING: Final = "<none>"
 """In a column its cluster does not have, as Kubernetes shows what is not there."""
@@ -411,6 +413,7 @@ def merged_rows(listed: ClusterList, subject: Subject, shown: Sequence[Object]) 
     node_at = renaming.node_columns(subject, listed.columns)
     rename = qualifier(listed.naming, subject)
     rename_object = renaming.object_edit(listed.naming, subject)
+    row_labels = listed.naming.row_labels
     for row in listed.rows:
         cells, count = row.cells, len(row.cells)
         if rename is not None and name_at is not None and name_at < count:
@@ -430,8 +433,26 @@ def merged_rows(listed: ClusterList, subject: Subject, shown: Sequence[Object]) 
         if row.conditions is not msgspec.UNSET:
             shown_row["conditions"] = row.conditions
         if row.beside is not msgspec.UNSET:
-            shown_row["object"] = rename_object(row.beside)
+            beside = rename_object(row.beside)
+            shown_row["object"] = labelled(beside, row_labels) if row_labels else beside
         yield shown_row
+
+
+def labelled(beside: Any, row_labels: bytes) -> Any:
+    """Return what stands beside a row with the virtual labels of its cluster, if it is metadata.
+
+    A whole object stays as it is: whoever asks for those may write them back.
+    """
+    try:
+        fields = renaming.read_object(beside) if isinstance(beside, msgspec.Raw) else beside
+        if fields["kind"] != _PARTIAL:
+            return beside
+        metadata = fields["metadata"]
+        inner = renaming.read_object(metadata) if isinstance(metadata, msgspec.Raw) else metadata
+    except (KeyError, TypeError, MalformedObject):
+        return beside
+    labels = with_row_labels(inner.get("labels", _NO_TEXT), row_labels)
+    return {**fields, "metadata": {**inner, "labels": labels}}
 
 
 def _name(column: Object) -> str:
