@@ -357,3 +357,22 @@ async def test_without_fairness_two_bounds_are_left(tmp_path: Any) -> None:
         assert "x-kubernetes-pf-flowschema-uid" not in answer.headers
         holder.vanish()
         admin.close()
+
+
+async def test_a_list_that_is_made_and_sent_in_slices_has_everything_once_and_in_order(
+    hub: HubClient, jane: HubClient, carl: HubClient
+) -> None:
+    place = "/api/v1/namespaces/many/configmaps"
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "many"}}
+    await hub.do("POST", "/api/v1/namespaces", namespace)
+    sizes = {f"each-{number:04}": 10 for number in range(300)}
+    sizes |= {f"large-{number}": 150_000 for number in range(3)}
+    for name, size in sizes.items():
+        await hub.do("POST", place, config_map(name, namespace="many", data={"k": "v" * size}))
+
+    lists = await asyncio.gather(*(client.do("GET", place) for client in (jane, carl, jane)))
+
+    for each in lists:
+        items = [item for item in each["items"] if "k" in item["data"]]  # not the CA's
+        shown = [(item["metadata"]["name"], len(item["data"]["k"])) for item in items]
+        assert shown == list(sizes.items())

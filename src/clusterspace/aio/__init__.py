@@ -5,6 +5,7 @@ clocks.py        the Clock protocol, the system clock, an alarm, delays; how lat
 tasks.py         supervised groups for tasks that must never end quietly
 queues.py        a work queue: de-duplicating, delayed, rate-limited, one worker per key
 lanes.py         long steps beside the event loop, in turns by whom they are for
+slices.py        long work on the event loop, one slice in each turn, in turns by whom it is for
 event_loop.py    uvloop, with TLS that loses nothing when the peer closes
 byte_streams.py  bytes over a socket or TLS: what arrived is read, a cut is no end
 memory.py        memory that was freed, given back to the system after a burst

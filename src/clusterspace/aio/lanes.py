@@ -33,8 +33,8 @@ from typing import Any, Final, Protocol, TypeVar, cast
 Result = TypeVar("Result")
 
 TURN_SECONDS: Final = 0.001
-"""How long the lane may go on while the loop waits for its turn. Python's own figure is 5 ms, which
-every step of the loop would then wait; below 1 ms the changing itself begins to cost."""
+"""How long the lane may go on while the loop waits for its turn, at most; servers have less, as
+`event_loop.run` says. Python's own figure is 5 ms, which every step of the loop would then wait."""
 
 
 class Run(Protocol):
@@ -95,7 +95,7 @@ class Lane:
                 # Not before there is work: most processes never need it. The figure is the
                 # process's, and matters only once there is a second busy thread. A daemon, because
                 # a process that ends must not wait for work whose result nobody will read.
-                sys.setswitchinterval(TURN_SECONDS)
+                sys.setswitchinterval(min(sys.getswitchinterval(), TURN_SECONDS))
                 self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
                 self._thread.start()
             self._changed.notify()

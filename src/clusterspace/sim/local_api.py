@@ -183,6 +183,10 @@ class _NoConnection:
     def cancel(self) -> None:
         """There is nothing to cut."""
 
+    async def next_slice(self, owner: str) -> None:
+        """Let others have a turn."""
+        await asyncio.sleep(0)
+
     def want_body(self) -> None:
         """Nothing is on its way: the body is here."""
 

@@ -22,6 +22,7 @@ from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
 from clusterspace.aio.clocks import Clock, SystemClock
+from clusterspace.aio.slices import Slices
 from clusterspace.apiserver.http.messages import Handler
 from clusterspace.telemetry import metrics
 from clusterspace.telemetry.metrics import RequestLabels
@@ -365,6 +366,8 @@ class Site:
     """How many strangers are being read out after a refusal."""
     unattended: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
     """Handlers that go on although their client has gone."""
+    slices: Slices = field(default_factory=Slices)
+    """Long answers are made and sent in them."""
     is_draining: bool = False
     date_line: bytes = b""
     changed: asyncio.Event = field(default_factory=asyncio.Event)

@@ -195,6 +195,7 @@ class Authenticate:
             if failures is not None:
                 failures.note(context)
             raise
+        context.request.owner = context.user.name
         if context.user is not ANONYMOUS:
             memory = context.request.connection_memory
             if _AUTHENTICATED not in memory:

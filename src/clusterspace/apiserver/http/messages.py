@@ -421,6 +421,10 @@ class Exchange(Protocol):
         """End the handler and cut the connection."""
         ...
 
+    async def next_slice(self, owner: str) -> None:
+        """Wait for the next slice of the loop's time that is for this owner."""
+        ...
+
     def want_body(self) -> None:
         """Let the body come: a handler is waiting for it."""
         ...
@@ -451,6 +455,7 @@ class Request:
         "is_upgrade",
         "method",
         "on_answer",
+        "owner",
         "path",
         "query",
         "target",
@@ -469,6 +474,9 @@ class Request:
         """Whether a stream has begun, or HTTP was left: then no other answer can be given."""
         self.on_answer: Callable[[int], None] | None = None
         """Told the status when a stream begins, or HTTP is left."""
+        self.owner = ""
+        """Whose it is, once that is known: long work for one owner is done in turns with that for
+        others."""
         self._expected_bytes = head.content_length or 0
         self._body = body
         self._exchange = exchange
@@ -497,6 +505,10 @@ class Request:
     async def wait_disconnected(self) -> None:
         """Wait until the client has gone."""
         await self._exchange.wait_disconnected()
+
+    async def next_slice(self) -> None:
+        """Let everybody else have a turn before long work for this request goes on."""
+        await self._exchange.next_slice(self.owner)
 
     def trust_connection(self) -> None:
         """Say that the client has shown who it is: its connection is kept when strangers flood."""

@@ -23,6 +23,7 @@ from typing import Any, Final, cast
 
 import structlog
 
+from clusterspace.aio.slices import SLICE_BYTES, Slices
 from clusterspace.apiserver.http.connections import Site
 from clusterspace.apiserver.http.messages import (
     HeaderPairs,
@@ -53,10 +54,6 @@ _HUNG_UP = frozenset({7, 8})
 
 UNTAKEN_MILLISECONDS: Final = 60_000
 """How long the kernel keeps trying to get rid of bytes; a peer that takes none counts as gone."""
-
-_BATCH_BYTES = 128 * 1024
-"""How much is given to the transport at once. TLS encrypts all it gets before it looks whether the
-peer keeps up, so a large answer in one write would be held twice, and hidden from `buffered`."""
 
 _FLUSH_SECONDS: Final = (0.001, 0.05)
 """Between two looks whether a buffer is empty, at first and at most."""
@@ -104,9 +101,17 @@ class ResponseWriter:
             self._written += len(data)
             self._transport.write(data)
 
-    async def send(self, pieces: Sequence[bytes]) -> None:
+    async def send(self, pieces: Sequence[bytes], slices: Slices, owner: str) -> None:
         """Send pieces in order, as fast as the peer takes them; stop when it has gone."""
-        for batch in batches(pieces, _BATCH_BYTES):
+        # TLS encrypts all it gets before it looks whether the peer keeps up: a large answer in one
+        # write would be held twice, hidden from `buffered`, and everybody else would wait for it.
+        is_first = True
+        for batch in batches(pieces, SLICE_BYTES):
+            if not is_first:
+                await slices.next(owner)
+            is_first = False
+            if self._is_lost:
+                return
             # `_writable` is there exactly while the transport says its buffer is full. It is a new
             # event each time: one that was set before would let everybody through at once.
             if self._writable is not None:
@@ -495,6 +500,10 @@ class Connection(asyncio.Protocol):
                 self._disconnected = asyncio.Event()
             await self._disconnected.wait()
 
+    async def next_slice(self, owner: str) -> None:
+        """Wait for the next slice of the loop's time that is for this owner."""
+        await self._site.slices.next(owner)
+
     def want_body(self) -> None:
         """Let the body come: a handler is waiting for it."""
         if self._owes_continue and not self._requests.body.arrived:
@@ -554,7 +563,7 @@ class Connection(asyncio.Protocol):
                         "handler failed", method=request.method, path=request.path, exc_info=error
                     )
                 pieces = self._encode(answer_failure(error))
-            await self._writer.send(pieces)
+            await self._writer.send(pieces, self._site.slices, request.owner)
             await self._finish()
         except asyncio.CancelledError:
             self.abort()

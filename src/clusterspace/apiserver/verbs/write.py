@@ -21,7 +21,7 @@ from clusterspace.apiserver.options import (
     version_problem,
 )
 from clusterspace.apiserver.state import Admission
-from clusterspace.apiserver.verbs.read import answer_page_in_protobuf, list_pieces, read_page
+from clusterspace.apiserver.verbs.read import answer_page_in_protobuf, read_page, spliced_list
 from clusterspace.apiserver.verbs.resource_request import (
     Changed,
     ResourceRequest,
@@ -177,7 +177,7 @@ async def delete_collection(request: ResourceRequest) -> Response:
             continue  # somebody else was quicker; gone is gone
     if request.representation.media_type == PROTOBUF:
         return await answer_page_in_protobuf(request, page)
-    return json_response(request.context, 200, list_pieces(request, page))
+    return json_response(request.context, 200, await spliced_list(request, page))
 
 
 async def _read_delete_body(request: ResourceRequest) -> Any:

@@ -13,6 +13,6 @@ dumps.py         `/debug/api_priority_and_fairness/`: levels, queues and request
 
 Seats are Kubernetes': they say how many requests are on their way. An event loop works on one at a
 time, so that a user with fifty on their way would keep everybody else waiting for fifty. Hence
-turns: of what is ready only a few milliseconds' worth begins before the loop looks at its sockets
+turns: of what is ready only about a millisecond's worth begins before the loop looks at its sockets
 again, and what begins is what the fair queues say.
 """

@@ -48,6 +48,10 @@ class Width:
 
 ONE_SEAT: Final = Width()
 
+SEATS_BESIDE_OTHERS: Final = 4
+"""What of `most_per_flow` a flow has while others ask as well. Whatever one flow has under way may
+become ready in the same turn of the loop, when a commit is over: then others wait for all of it."""
+
 
 class Queuing(NamedTuple):
     """How requests wait in a level."""
@@ -59,6 +63,13 @@ class Queuing(NamedTuple):
 
 class Pace(Protocol):
     """Decides how much begins at once, whatever seats are free."""
+
+    shared_until: float
+    """Until then more than one flow counts as asking, in whatever levels they are."""
+
+    def arrive(self, flow: object, now: float) -> None:
+        """Take note of whose request comes."""
+        ...
 
     def take(self, now: float) -> bool:
         """Whether one more request may begin now; if so, it is counted."""
@@ -242,6 +253,7 @@ class FairQueues:
     def start(self, flow: Flow, width: Width, description: object = None) -> Ticket | None:
         """Begin a request or let it wait; None when there is room for neither."""
         now = self._monotonic()
+        self._pace.arrive(flow, now)
         ticket = Ticket(flow, width, now, description)
         if self.queuing is None:
             if not self.is_exempt and not self._has_seats(width.most):
@@ -363,10 +375,12 @@ class FairQueues:
         flow = ticket.flow
         if flow.seats == 0 or flow.share == 1:
             return True
-        most = self.limit // flow.share
-        if self._most_per_flow is not None and most > self._most_per_flow:
-            most = self._most_per_flow
-        return flow.seats + ticket.width.most <= most
+        most, seats = self.limit // flow.share, flow.seats + ticket.width.most
+        if self._most_per_flow is not None:
+            most = min(most, self._most_per_flow)
+            if seats > SEATS_BESIDE_OTHERS and self._pace.shared_until > self._monotonic():
+                most = min(most, SEATS_BESIDE_OTHERS)
+        return seats <= most
 
     # -- counting ----------------------------------------------------------------------------------
 

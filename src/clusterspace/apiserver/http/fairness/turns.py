@@ -4,7 +4,7 @@ The loop runs all that is ready before it looks at its sockets again:
 
     sockets │ list list list list … list │ sockets       somebody's get came here ▲ and waits
 
-With turns, requests begin for a few milliseconds; the others wait in the queues of their levels,
+With turns, requests begin for a millisecond; the others wait in the queues of their levels,
 where whoever comes next may be served before them:
 
     sockets │ list │ sockets │ get list │ sockets │ list │ …
@@ -15,9 +15,12 @@ Levels that wait for a turn have it in proportion to their seats, as they have t
 from collections.abc import Callable
 from typing import Final, Protocol
 
-TURN_SECONDS: Final = 0.002
-"""What may begin in a turn. A request is a tenth of that to twice that, so that others wait for
-about one; and a turn with nothing to do in it costs a hundredth."""
+TURN_SECONDS: Final = 0.001
+"""What may begin in a turn. A request is a fifth of that to twice that, so that others wait for
+about one; and a turn with nothing to do in it costs a fiftieth."""
+
+_SHARED_SECONDS: Final = 1.0
+"""How long it counts that a second flow has asked: people and controllers come and go in bursts."""
 
 _MOST: Final = 64
 _FIRST: Final = 4
@@ -57,6 +60,15 @@ class Turns:
         self._most = _FIRST
         self._waiting: list[Waiting] = []
         self._progress = 0.0
+        self._last_flow: object = None
+        self.shared_until = 0.0
+
+    def arrive(self, flow: object, now: float) -> None:
+        """Take note of whose request comes; when it is not the last one's, two flows ask."""
+        if flow is not self._last_flow:
+            if self._last_flow is not None:
+                self.shared_until = now + _SHARED_SECONDS
+            self._last_flow = flow
 
     def take(self, now: float) -> bool:
         """Whether one more request may begin in this turn; if so, it is counted."""

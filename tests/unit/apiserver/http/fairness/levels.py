@@ -22,6 +22,8 @@ class Time:
         self.now = 0.0
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
+        self._flows = set[int]()
+        self.shared_until = 0.0
 
     def monotonic(self) -> float:
         return self.now
@@ -36,6 +38,11 @@ class Time:
             self.now, _, act = heappop(self._later)
             act()
         self.now = until
+
+    def arrive(self, flow: object, now: float) -> None:
+        self._flows.add(id(flow))
+        if len(self._flows) > 1:
+            self.shared_until = now + 1
 
     def take(self, now: float) -> bool:
         return True

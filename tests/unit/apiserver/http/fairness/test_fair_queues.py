@@ -189,6 +189,21 @@ def test_one_flow_has_no_more_than_the_server_can_use() -> None:
     assert sum(begun([stage.ask("jane") for _ in range(20)])) == 8
 
 
+def test_beside_others_one_flow_has_no_more_than_may_become_ready_at_once() -> None:
+    stage = Stage(100, share=2, most_per_flow=8)
+    jane = stage.ask("jane")
+    assert jane is not None
+    stage.level.finish(jane)
+    flood = [stage.ask("flood") for _ in range(20)]
+    assert sum(begun(flood)) == 4
+
+    stage.time.pass_(2)  # jane is not heard of again
+    assert flood[0] is not None
+    stage.level.finish(flood[0])
+
+    assert sum(begun(flood)) == 9
+
+
 def test_seats_after_a_write_are_kept_while_its_watchers_are_told() -> None:
     stage = Stage(5)
     write = stage.ask("jane", Width(1, 5, 0.1))
