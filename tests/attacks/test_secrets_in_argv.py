@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from clusterspace.cli.main import main
 from clusterspace.cli.settings import CommandPath, Setting
+from clusterspace.roots.local.commands import ComponentCommands, UpSettings
 from clusterspace.roots.local.files import LocalFiles
-from clusterspace.roots.local.up import ComponentCommands, UpSettings
 from clusterspace.roots.tokens import create_token
 from clusterspace.testing.stage import running_fleet
 
@@ -135,7 +135,12 @@ def test_a_local_fleet_is_started_without_secrets_on_its_command_lines(tmp_path:
     async def nothing() -> None:
         return
 
-    started = (parts.hub(), parts.fleet(), parts.controllers(), parts.member("member1", nothing))
+    started = (
+        parts.hub("hub"),
+        parts.fleet("fleet"),
+        parts.controllers("controllers"),
+        parts.member("member1", nothing),
+    )
 
     for part in started:
         assert secret_flags().isdisjoint(word.partition("=")[0] for word in part.arguments)

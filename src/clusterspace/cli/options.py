@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import urlsplit
 
 import click
 
@@ -264,11 +265,26 @@ class ServerOptions:
     identities: "MemberIdentities"
     """Who users are at members."""
     server_names: tuple[str, ...]
+    endpoint: str
+    shutdown_delay: float
     member_cidrs: Networks
     connections: "Limits"
     audit: "Policy"
     audit_log: "dict[str, Any]"
     """Settings of the audit log by their names: policy, place and rotation."""
+
+
+def _read_endpoint(_context: click.Context, _option: click.Parameter, given: str) -> str:
+    """Read HOST:PORT; port 443 is what is left out."""
+    place = urlsplit(f"//{given}")
+    try:
+        is_place = not given or bool(place.hostname and place.netloc == given)
+        port = place.port or 443
+    except ValueError:
+        is_place, port = False, 0
+    if not is_place:
+        raise click.BadParameter(f"{given!r} is not HOST:PORT")
+    return given if not given or place.port else f"{given}:{port}"
 
 
 _SERVER_OPTIONS: Final = (
@@ -291,6 +307,24 @@ _SERVER_OPTIONS: Final = (
         multiple=True,
         metavar="NAME",
         help="Name or address that clients use too; may be given several times.",
+    ),
+    click.option(
+        "--control-plane-endpoint",
+        "endpoint",
+        default="",
+        metavar="HOST:PORT",
+        callback=_read_endpoint,
+        help="Where clients reach all replicas of this server: what kubeconfigs say, and a name of"
+        " the certificate.",
+    ),
+    click.option(
+        "--shutdown-delay-duration",
+        "shutdown_delay",
+        default=0.0,
+        show_default=True,
+        type=click.FloatRange(min=0, max=300),
+        help="Seconds for which, told to stop, it serves on without being ready, so that a load"
+        " balancer and its clients go elsewhere.",
     ),
     member_cidrs_option,
     click.option(
@@ -390,6 +424,8 @@ def server_options(command: Command) -> Command:
         impersonate_masters: bool,
         plain_service_accounts: tuple[str, ...],
         server_names: tuple[str, ...],
+        endpoint: str,
+        shutdown_delay: float,
         member_cidrs: Networks,
         max_connections: int,
         max_connections_per_address: int,
@@ -413,6 +449,8 @@ def server_options(command: Command) -> Command:
         server = ServerOptions(
             identities=MemberIdentities(impersonate_masters, read_members(plain_service_accounts)),
             server_names=server_names,
+            endpoint=endpoint,
+            shutdown_delay=shutdown_delay,
             member_cidrs=member_cidrs,
             connections=Limits(
                 connections=max_connections,

@@ -67,7 +67,7 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
     """Run a fleet API server for as long as the block lasts."""
     clock = SystemClock()
     installation = Installation(settings.data_dir)
-    authorities = installation.prepare(clock.now(), (settings.host, *settings.server_names))
+    authorities = installation.prepare(clock.now(), settings.certified_names)
     async with AsyncExitStack() as stack:
         read_hub = settings.read_hub or (lambda: settings.hub)
         credentials = KubeconfigCredentials(read_hub, settings.hub, clock)
@@ -119,10 +119,12 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         keep_all(tasks, tls.client_tasks(clock, in_use, recheck.changed))
         await directory.wait_synced()
         await server.listen(settings.host, settings.port)
-        url = server_url(settings.host, server.addresses[0][1])
+        own_url = server_url(settings.host, server.addresses[0][1])
+        url = f"https://{settings.endpoint}" if settings.endpoint else own_url
 
         async def drain() -> None:
             documents.is_ready = False
+            await server.send_away(settings.shutdown_delay)
             await server.drain(_DRAIN_SECONDS, end_streams=fleet.streams.end_all)
 
         stack.push_async_callback(drain)

@@ -65,7 +65,7 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         store = await open_store(settings)
         stack.push_async_callback(store.close)
         await share_identity(store, installation, clock.now())
-        authorities = installation.prepare(clock.now(), (settings.host, *settings.server_names))
+        authorities = installation.prepare(clock.now(), settings.certified_names)
         access = build_access(store)
         rules = AddressRules(settings.member_cidrs)
         hub = build_state(
@@ -102,7 +102,10 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         server = api_server(handler, tls.context, settings, clock)
         await server.listen(settings.host, settings.port)
         port = server.addresses[0][1]
-        identity.documents.server = url = server_url(settings.host, port)
+        own_url = server_url(settings.host, port)
+        # Where it is reached, by itself or with the other replicas; who it is, is its own address.
+        url = f"https://{settings.endpoint}" if settings.endpoint else own_url
+        identity.documents.server = url
 
         def write_kubeconfigs(now: float) -> None:
             installation.write_component_kubeconfigs(tls.authorities, url, now)
@@ -117,7 +120,9 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         # Of several hubs on one store one does what is done for all; each does what is its own.
         shared = {**housekeeping(hub), **identity.tasks(url), "kubernetes service": service.run}
         keep_all(tasks, by_one_hub(hub, shared))
-        keep_all(tasks, {**own_tasks(hub, controller), **identity.own_tasks(url), **flows.tasks()})
+        keep_all(
+            tasks, {**own_tasks(hub, controller), **identity.own_tasks(own_url), **flows.tasks()}
+        )
         keep_all(tasks, hub_store_tasks(settings, store, installation, clock))
         keep_all(tasks, {"roles in memory": access.role_cache.run, **process_tasks(clock)})
         changes = AccessChanges(hub, recheck.changed)
@@ -129,6 +134,7 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
 
         async def drain() -> None:
             app.health.is_ready = False
+            await server.send_away(settings.shutdown_delay)
             await server.drain(_DRAIN_SECONDS, end_streams=hub.feeds.end_all)
 
         # Callbacks run in the reverse of this order: requests end first, then the tasks that

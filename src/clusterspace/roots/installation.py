@@ -166,7 +166,7 @@ class Installation:
 
     def prepare(self, now: float, hosts: tuple[str, ...]) -> Authorities:
         """Make what is missing, renew what is about to expire; return the authorities."""
-        self._make_authority(now)
+        self.make_authority(now)
         authorities = self.load_authorities()
         certificate, key = self.server_files
         names = tuple(dict.fromkeys((*SERVER_NAMES, *hosts)))
@@ -179,7 +179,8 @@ class Installation:
         write_pair(authorities.issue_server(names, now), certificate, key)
         return authorities
 
-    def _make_authority(self, now: float) -> None:
+    def make_authority(self, now: float) -> None:
+        """Make the authority, unless there is one."""
         self.pki.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not (self.authority_file.exists() and (self.pki / "ca.key").exists()):
             made = Authority.create("clusterspace", now)
@@ -187,7 +188,7 @@ class Installation:
 
     def identity(self, now: float) -> dict[str, bytes]:
         """Return what hubs that are one have in common, by file name; made where it is missing."""
-        self._make_authority(now)
+        self.make_authority(now)
         self.token_keys()
         found = (self.pki / name for name in (*IDENTITY_FILES, *ROLLING_FILES))
         return {each.name: each.read_bytes() for each in found if each.exists()}
@@ -225,6 +226,19 @@ class Installation:
                     write_private(place, files[name])
             elif is_whole and name in ROLLING_FILES:
                 place.unlink(missing_ok=True)
+
+    def copy_authority(self, source: "Installation") -> None:
+        """Have the authority of another fleet API server: one kubeconfig leads to both.
+
+        In the order of `take_identity`, and for the same reason.
+        """
+        self.pki.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for name in ("ca-cross.crt", "ca.crt", "ca.key"):
+            theirs, own = source.pki / name, self.pki / name
+            if not theirs.exists():
+                own.unlink(missing_ok=True)
+            elif not own.exists() or own.read_bytes() != theirs.read_bytes():
+                write_private(own, theirs.read_bytes())
 
     def load_authorities(self) -> Authorities:
         """Read whom this installation trusts, and who signs; UnreadableCertificate says why not."""

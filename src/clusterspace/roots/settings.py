@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
+from urllib.parse import urlsplit
 
 from clusterspace.apiserver.access.audit_log import Rotation
 from clusterspace.apiserver.admission.plugins import AdmissionSwitches
@@ -75,6 +76,12 @@ class ServerSettings:
     port: int = 0
     server_names: tuple[str, ...] = ()
     """What else clients call this server: the certificate has these names too."""
+    endpoint: str = ""
+    """HOST:PORT of what stands before all replicas of this server, if something does. Kubeconfigs
+    and whatever else says where the server is say this."""
+    shutdown_delay: float = 0.0
+    """Seconds between being told to stop and refusing anything. Meanwhile it is not ready, and
+    every answer asks its client to come back on another connection."""
     member_cidrs: tuple[Network, ...] = ()
     """Where members may be besides where they may be anyway."""
     connections: Limits = field(default_factory=Limits)
@@ -90,6 +97,12 @@ class ServerSettings:
     identities: MemberIdentities = field(default_factory=MemberIdentities)
     """Who users of the hub are at members."""
     requests: RequestLimits = field(default_factory=RequestLimits)
+
+    @property
+    def certified_names(self) -> tuple[str, ...]:
+        """What the certificate of this server is for, besides what everybody's is for."""
+        before = urlsplit(f"//{self.endpoint}").hostname
+        return (self.host, *self.server_names, *((before,) if before else ()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -368,6 +368,8 @@ class Site:
     """Handlers that go on although their client has gone."""
     slices: Slices = field(default_factory=Slices)
     """Long answers are made and sent in them."""
+    is_leaving: bool = False
+    """Whether every answer is the last one of its connection."""
     is_draining: bool = False
     date_line: bytes = b""
     changed: asyncio.Event = field(default_factory=asyncio.Event)

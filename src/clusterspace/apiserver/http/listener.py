@@ -249,6 +249,17 @@ class HttpServer:
 
     # Ending
 
+    async def send_away(self, seconds: float) -> None:
+        """Serve on for a while, and have every client come back on another connection.
+
+        HTTP/1 cannot say that a request will not be read: a connection that is closed while its
+        client sends one leaves that client with an error, or with a doubt. With an answer that says
+        `Connection: close` there is neither. What `drain` closes then is idle for so long already.
+        """
+        if seconds > 0:
+            self._site.is_leaving = True
+            await self._site.clock.sleep(seconds)
+
     async def drain(
         self, grace_seconds: float, *, end_streams: Callable[[], Any] | None = None
     ) -> None:

@@ -592,7 +592,7 @@ class Connection(asyncio.Protocol):
         """Decide whether the connection outlives this answer, and say so if it does not."""
         head = self._head
         keeps = head.keeps_alive and not head.is_upgrade and self._requests.body.is_complete
-        self._closes = not keeps or self._site.is_draining
+        self._closes = not keeps or self._site.is_leaving or self._site.is_draining
         return _CLOSE if self._closes else b""
 
     async def _finish(self) -> None:

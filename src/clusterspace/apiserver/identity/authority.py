@@ -126,8 +126,11 @@ class Authority:
         )
         return _pem(builder.sign(self._key, hashes.SHA256()))
 
-    def issue_server(self, names: Sequence[str], now: float) -> KeyPair:
-        """Issue a certificate for a server that is reached by these host names and addresses."""
+    def issue_server(self, names: Sequence[str], now: float, *, is_client: bool = False) -> KeyPair:
+        """Issue a certificate for a server that is reached by these host names and addresses.
+
+        `is_client` for one that shows it to others of its kind, too, when it connects to them.
+        """
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
         hosts: list[x509.GeneralName] = []
         for name in names:
@@ -136,19 +139,22 @@ class Authority:
             except ValueError:
                 hosts.append(x509.DNSName(name))
         alternatives = x509.SubjectAlternativeName(hosts)
-        return self._issue(subject, now, ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
+        usages = [ExtendedKeyUsageOID.SERVER_AUTH]
+        if is_client:
+            usages.append(ExtendedKeyUsageOID.CLIENT_AUTH)
+        return self._issue(subject, now, usages, alternatives)
 
     def issue_client(self, user: str, groups: Sequence[str], now: float) -> KeyPair:
         """Issue a certificate that logs in as a user with groups."""
         attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         attributes.append(x509.NameAttribute(NameOID.COMMON_NAME, user))
-        return self._issue(x509.Name(attributes), now, ExtendedKeyUsageOID.CLIENT_AUTH, None)
+        return self._issue(x509.Name(attributes), now, [ExtendedKeyUsageOID.CLIENT_AUTH], None)
 
     def _issue(
         self,
         subject: x509.Name,
         now: float,
-        usage: x509.ObjectIdentifier,
+        usages: Sequence[x509.ObjectIdentifier],
         alternatives: x509.SubjectAlternativeName | None,
     ) -> KeyPair:
         key = ec.generate_private_key(ec.SECP256R1())
@@ -157,7 +163,7 @@ class Authority:
             _builder(subject, issuer, key.public_key(), now, CERTIFICATE_LIFE)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(signs_certificates=False), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .add_extension(
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), False
             )

@@ -12,10 +12,10 @@ from clusterspace.cli.running import sentence_of
 from clusterspace.errors import AlreadyRunning, ClusterspaceError, TaskFailed
 
 if TYPE_CHECKING:
+    from clusterspace.roots.local.commands import UpSettings
     from clusterspace.roots.local.files import ComponentRecord, LocalFiles
-    from clusterspace.roots.local.up import UpSettings
 
-_STOP_SECONDS: Final = 30.0
+_STOP_SECONDS: Final = 60.0
 _STEP_SECONDS: Final = 0.1
 
 _COMMANDS: Final = (
@@ -60,6 +60,16 @@ _DEMO_COMMANDS: Final = (
     help="Simulated members to run and join.",
 )
 @member_cidrs_option
+@click.option(
+    "--ha",
+    is_flag=True,
+    help="Three hubs on three members of etcd, two gateways and two controllers, one address.",
+)
+@click.option(
+    "--etcd-unsafe-version",
+    is_flag=True,
+    help="With --ha: put up with an etcd older than 3.5.13, which may lose what it acknowledged.",
+)
 @click.option("--demo", is_flag=True, help="Two simulated members and a sample shop on them.")
 @click.option("--detach", "-d", is_flag=True, help="Return when everything is ready.")
 def up(
@@ -70,6 +80,8 @@ def up(
     member_cidrs: Networks,
     *,
     federation: bool,
+    ha: bool,
+    etcd_unsafe_version: bool,
     demo: bool,
     detach: bool,
 ) -> None:
@@ -81,10 +93,11 @@ def up(
     Examples:
       clusterspace up --demo
       clusterspace up --members 3 --detach
+      clusterspace up --ha --demo
       kubectl --kubeconfig .clusterspace/kubeconfig get pods -A
     """
+    from clusterspace.roots.local.commands import UpSettings
     from clusterspace.roots.local.files import LocalFiles
-    from clusterspace.roots.local.up import UpSettings
 
     files = LocalFiles(data_dir.absolute())
     settings = UpSettings(
@@ -94,6 +107,8 @@ def up(
         max(members, 2) if demo else members,
         federation=federation,
         member_cidrs=member_cidrs,
+        is_ha=ha,
+        etcd_unsafe_version=etcd_unsafe_version,
     )
     try:
         if detach:
@@ -129,15 +144,15 @@ def _run(settings: "UpSettings", *, demo: bool) -> None:
     async def when_ready(files: "LocalFiles") -> None:
         if demo:
             await place_shop(files, SystemClock())
-            done = "[green]✓[/] shop         a sample application on both members"
+            done = "[green]✓[/] shop          a sample application on both members"
             console.print(done, highlight=False)
         _show_what_to_try(files, demo=demo, stop_with="Ctrl-C")
 
     def report(record: "ComponentRecord") -> None:
         if record.state == "ready":
-            console.print(f"[green]✓[/] {record.name:12} 127.0.0.1:{record.port}", highlight=False)
+            console.print(f"[green]✓[/] {record.name:13} 127.0.0.1:{record.port}", highlight=False)
         elif record.restarts and record.state == "starting":
-            console.print(f"[yellow]↻[/] {record.name:12} starts again", highlight=False)
+            console.print(f"[yellow]↻[/] {record.name:13} starts again", highlight=False)
 
     asyncio.run(run_until_stopped(settings, when_ready, report))
     console.print("stopped")
@@ -168,7 +183,7 @@ def _detach(files: "LocalFiles", arguments: list[str]) -> None:
         for part in record.components if record is not None else ():
             if part.state == "ready" and part.name not in shown:
                 shown.add(part.name)
-                click.echo(f"✓ {part.name:12} 127.0.0.1:{part.port}", err=True)
+                click.echo(f"✓ {part.name:13} 127.0.0.1:{part.port}", err=True)
         if process.poll() is not None:
             said = log.read_text(errors="replace").strip().splitlines()
             raise click.ClickException((said or ["nothing was said"])[-1].removeprefix("Error: "))

@@ -37,9 +37,10 @@ class Component:
 
     name: str
     arguments: tuple[str, ...]
-    """What comes after `clusterspace` on its command line."""
+    """What comes after `clusterspace`, or another program, on its command line."""
     log: Path
     listens_at: int
+    program: tuple[str, ...] = (sys.executable, "-m", "clusterspace")
     ready_file: Path | None = None
     """Written anew when the component is ready, if a port that answers does not say enough."""
     settle: Callable[[], Awaitable[None]] | None = None
@@ -107,9 +108,7 @@ class Child:
         # order. The pipe is its lifeline: it closes when we end, however we end.
         with self.component.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "clusterspace",
+                *self.component.program,
                 *self.component.arguments,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=log,

@@ -98,7 +98,9 @@ async def examine(files: LocalFiles, where: Whereabouts, clock: Clock) -> AsyncG
         return
     try:
         async with asyncio.timeout(_HUB_SECONDS), open_client(report.hub) as hub:
-            is_watched = any(each.name == CONTROLLERS and each.is_well for each in report.parts)
+            is_watched = any(
+                each.name.startswith(CONTROLLERS) and each.is_well for each in report.parts
+            )
             async for finding in _examine_fleet(hub, clock, is_watched=is_watched):
                 yield finding
     except (ClusterspaceError, TimeoutError) as error:

@@ -3,16 +3,19 @@
 D/kubeconfig   contexts `fleet` and `hub`, for people
 D/up.json      what runs: processes, ports, logs; D/up.lock is held while it does
 D/hub, D/fleet the data of the components; D/members/NAME those of simulated members
+D/hub-2, D/fleet-2 and so on those of further replicas, with `up --ha`; D/etcd that of etcd
+D/encryption.json  the keys that replicas of the hub have in common
 D/logs/PART.log
 """
 
 import fcntl
 import os
 import socket
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from random import shuffle
 
 import msgspec
 
@@ -65,6 +68,23 @@ class LocalFiles:
     def fleet(self) -> Path:
         """The fleet API server's data."""
         return self.directory / "fleet"
+
+    @property
+    def etcd(self) -> Path:
+        """The data of etcd, where the objects are in one."""
+        return self.directory / "etcd"
+
+    @property
+    def encryption(self) -> Path:
+        """The keys that replicas of the hub have in common."""
+        return self.directory / "encryption.json"
+
+    def replica(self, server: str, number: int) -> Path:
+        """Return the data of one of several hubs or fleet API servers, counted from 1.
+
+        The first has the place of one that is alone: what is known about it stays true.
+        """
+        return self.directory / (server if number == 1 else f"{server}-{number}")
 
     @property
     def kubeconfig(self) -> Path:
@@ -151,12 +171,16 @@ class LocalFiles:
         write_private(self._record_file, msgspec.json.encode(record))
 
     def choose_ports(
-        self, requested: Mapping[str, int | None], first: Mapping[str, int] | None = None
+        self,
+        requested: Mapping[str, int | None],
+        first: Mapping[str, int] | None = None,
+        lasting: Collection[str] = (),
     ) -> dict[str, int]:
         """Return a port for each component: the requested, else the last one, else a free one.
 
         For None it is the last one, or the one it has at first: what people have written down must
-        not change under them. PortTaken when somebody else listens on one that people know.
+        not change under them. PortTaken when somebody else listens on one that people know, or on
+        one of the `lasting`, by which components know each other for ever.
         """
         last: dict[str, int] = {}
         with suppress(FileNotFoundError):
@@ -168,6 +192,13 @@ class LocalFiles:
             if name in (first or {}) and not _is_free(chosen[name]):
                 remedy = f"stop what listens there, or choose another with --{name}-port"
                 raise PortTaken(f"port {chosen[name]} is in use: {remedy}")
+        for name in lasting:
+            chosen[name] = last.get(name) or _lasting_port(chosen.values())
+            if not _is_free(chosen[name]):
+                raise PortTaken(
+                    f"port {chosen[name]}, by which the others know {name}, is in use:"
+                    " stop what listens there"
+                )
         write_private(self._ports_file, msgspec.json.encode(Ports({**last, **chosen})))
         return chosen
 
@@ -198,6 +229,13 @@ def _is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def _lasting_port(taken: Collection[int]) -> int:
+    """Return a free port that the system does not give to outgoing connections meanwhile."""
+    ports = [each for each in range(20_000, 30_000) if each not in taken]
+    shuffle(ports)
+    return next(each for each in ports if _is_free(each))
 
 
 def _free_port(last: int | None) -> int:

@@ -30,12 +30,14 @@ from clusterspace.kube.objects import find_at
 from clusterspace.kube.times import age, parse_time
 from clusterspace.roots.clients import HUB, open_client
 from clusterspace.roots.kubeconfigs import FLEET_CONTEXT
+from clusterspace.roots.local.etcd import LocalEtcd, ask_health
 from clusterspace.roots.local.files import ComponentRecord, LocalFiles
 
 _PATIENCE: Final = 3.0
 """How long a part may take to say that it is well: people wait for it."""
 CONTROLLERS: Final = "controllers"
 _LEASE: Final = ResourcePath(LEASES, "kube-system", CONTROLLERS_LEASE)
+_ETCD: Final = "etcd"
 _READ_ONLY: Final = "read-only"
 
 READY: Final = "ready"
@@ -104,16 +106,37 @@ async def ask_parts(files: LocalFiles, where: Whereabouts, clock: Clock) -> Flee
     for part in record.components:
         if part.state != READY:
             asked.append(_known(_recorded(part, part.state, "see its log")))
-        elif part.name == CONTROLLERS:
+            continue
+        kind, _, number = part.name.partition("-")
+        if kind == CONTROLLERS:
             asked.append(_ask_controllers(hub, part.port, clock, part))
+        elif kind == _ETCD:
+            asked.append(_ask_etcd(files, part))
         else:
             # The gateway's own file says where it is, the hub's who people are.
-            both = (files.fleet_kubeconfig, files.hub_kubeconfig)
-            own = {HUB: (files.hub_kubeconfig,), FLEET_CONTEXT: both}
-            kubeconfigs = own.get(part.name, (files.member_kubeconfig(part.name),))
+            own = {
+                HUB: (files.hub_kubeconfig,),
+                FLEET_CONTEXT: (files.fleet_kubeconfig, files.hub_kubeconfig),
+            }
+            kubeconfigs = own.get(kind, (files.member_kubeconfig(part.name),))
             settings = _settings_in(kubeconfigs, "", part.name)
+            if settings is not None and number and kind in own:
+                # What kubeconfigs say leads to any of the replicas: this one is asked itself.
+                settings = replace(settings, server=f"https://127.0.0.1:{part.port}")
             asked.append(_ask_server(part.name, settings, part))
     return FleetReport(str(files.directory), await _all(asked), hub)
+
+
+async def _ask_etcd(files: LocalFiles, part: ComponentRecord) -> PartReport:
+    """Ask a member of etcd how it is."""
+    report = _recorded(part, READY)
+    try:
+        trouble = await ask_health(LocalEtcd(files.etcd, {}, {}).settings, part.port or 0)
+    except TimeoutError:
+        return replace(report, state=SILENT, says=_why_silent(part.pid))
+    except OSError as error:
+        return replace(report, state=DOWN, says=f"{error.strerror or error}".lower())
+    return replace(report, state="not ready", says=trouble) if trouble else report
 
 
 async def _ask_named(files: LocalFiles, where: Whereabouts, clock: Clock) -> FleetReport:
@@ -220,7 +243,7 @@ async def _ask_controllers(
 
     A process of theirs may be well and stand by, or be frozen while it still holds the lease.
     """
-    base = replace(_recorded(part, READY), name=CONTROLLERS)
+    base = replace(_recorded(part, READY), name=part.name if part else CONTROLLERS)
     if port is not None:
         base = replace(base, address=f"127.0.0.1:{port}")
         says, problem = await _ask_readiness(port, base.pid)

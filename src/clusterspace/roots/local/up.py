@@ -2,10 +2,8 @@
 
 import asyncio
 import os
-import zlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -13,97 +11,30 @@ import structlog
 from clusterspace.aio import clocks
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor
-from clusterspace.client.endpoints import ALLOW_FLAG, LOOPBACK, Network
-from clusterspace.errors import ClusterspaceError, TaskFailed
+from clusterspace.errors import ClusterspaceError, TaskFailed, UnusableDirectory
 from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.roots.clients import hub_settings, member_settings
-from clusterspace.roots.local.children import Child, Component
+from clusterspace.roots.installation import Installation
+from clusterspace.roots.local.children import Child, Component, State
+from clusterspace.roots.local.commands import (
+    CONTROLLERS,
+    ETCD,
+    FLEET,
+    HUB,
+    ComponentCommands,
+    UpSettings,
+    peer_of,
+)
+from clusterspace.roots.local.etcd import LocalEtcd, find_etcd
 from clusterspace.roots.local.files import ComponentRecord, LocalFiles, RunRecord
+from clusterspace.roots.local.load_balancer import LoadBalancer
 from clusterspace.roots.membership import join_cluster
+from clusterspace.roots.migration import migrate
 from clusterspace.roots.processes import stop_event
 
 _log = structlog.get_logger(__name__)
 
-_HUB: Final = "hub"
-_FLEET: Final = "fleet"
-_CONTROLLERS: Final = "controllers"
-_FIRST_PORTS: Final = {_HUB: 5443, _FLEET: 7443}
-_MASTERS: Final = "--impersonate-masters"
-"""Whoever starts a fleet on their own machine is the administrator of all of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class UpSettings:
-    """The settings a local fleet is started with."""
-
-    data_dir: Path
-    hub_port: int | None = None
-    fleet_port: int | None = None
-    """0 is a free one, or the one of last time; not to say any is the one of last time, too, and
-    at first the one that everybody knows."""
-    members: int = 0
-    federation: bool = True
-    member_cidrs: tuple[Network, ...] = ()
-    """Where members may be; on this machine they may be in any case, for here is where it runs."""
-
-    @property
-    def member_names(self) -> tuple[str, ...]:
-        """What the simulated members are called."""
-        return tuple(f"member{number}" for number in range(1, self.members + 1))
-
-
-@dataclass(frozen=True, slots=True)
-class ComponentCommands:
-    """The components of one local fleet, as command lines."""
-
-    settings: UpSettings
-    files: LocalFiles
-    ports: dict[str, int]
-
-    def hub(self) -> Component:
-        """Return the hub."""
-        place = ("--data-dir", str(self.files.hub), "--port", str(self.ports[_HUB]))
-        arguments = (_HUB, *place, _MASTERS, *self._member_cidrs)
-        return self._component(_HUB, arguments, ready_file=self.files.hub_kubeconfig)
-
-    def fleet(self) -> Component:
-        """Return the fleet API server."""
-        place = ("--data-dir", str(self.files.fleet), "--port", str(self.ports[_FLEET]))
-        given = (*place, _MASTERS, *self._federation, *self._member_cidrs)
-        arguments = (_FLEET, *self._identity(_FLEET), *given)
-        return self._component(_FLEET, arguments, ready_file=self.files.fleet_kubeconfig)
-
-    def controllers(self) -> Component:
-        """Return the controllers."""
-        port = ("--metrics-port", str(self.ports[_CONTROLLERS]))
-        given = (*port, *self._federation, *self._member_cidrs)
-        arguments = (_CONTROLLERS, *self._identity(_CONTROLLERS), *given)
-        return self._component(_CONTROLLERS, arguments)
-
-    def member(self, name: str, settle: Callable[[], Awaitable[None]]) -> Component:
-        """Return a simulated member."""
-        place = ("--data-dir", str(self.files.member(name)), "--port", str(self.ports[name]))
-        # A member that starts again must be the same cluster: its identity is in its UIDs.
-        identity = ("--seed", str(zlib.crc32(name.encode())))
-        ready = self.files.member_kubeconfig(name)
-        return self._component(
-            name, ("sim", name, *place, *identity), ready_file=ready, settle=settle
-        )
-
-    def _component(self, name: str, arguments: tuple[str, ...], **more: object) -> Component:
-        return Component(name, arguments, self.files.log(name), self.ports[name], **more)  # pyright: ignore[reportArgumentType]
-
-    def _identity(self, component: str) -> tuple[str, str]:
-        return ("--hub-kubeconfig", str(self.files.component_kubeconfig(component)))
-
-    @property
-    def _member_cidrs(self) -> tuple[str, ...]:
-        networks = (*LOOPBACK, *self.settings.member_cidrs)
-        return tuple(word for each in networks for word in (ALLOW_FLAG, str(each)))
-
-    @property
-    def _federation(self) -> tuple[str, ...]:
-        return () if self.settings.federation else ("--federation=false",)
+_FIRST_PORTS: Final = {HUB: 5443, FLEET: 7443}
 
 
 class LocalFleet:
@@ -125,28 +56,115 @@ class LocalFleet:
         self._started = clock.now()
         self._is_ready = False
         self._children: dict[str, Child] = {}
+        self._balancers: dict[str, LoadBalancer] = {}
         self._has_hub = asyncio.Event()
 
     async def run(self, when_ready: Callable[[], Awaitable[None]]) -> None:
         """Run the fleet until cancelled; call back once everything is ready."""
-        # Inner groups end first: the controllers stop before the hub they write to.
-        async with Supervisor(self._clock, _report) as outer:
-            self._keep(outer, self._commands.hub())
-            for name in self._commands.settings.member_names:
-                self._keep(outer, self._commands.member(name, lambda name=name: self._join(name)))
-            await self._children[_HUB].wait_ready()
-            self._has_hub.set()
-            async with Supervisor(self._clock, _report) as inner:
-                self._keep(inner, self._commands.fleet())
-                self._keep(inner, self._commands.controllers())
-                for child in self._children.values():
-                    await child.wait_ready()
-                self._files.write_kubeconfig()
-                inner.keep("kubeconfig", self._keep_kubeconfig)
-                await when_ready()
-                self._is_ready = True
-                self._write_record()
-                await asyncio.Event().wait()
+        settings, commands = self._commands.settings, self._commands
+        # Inner groups end first: the controllers stop before the hub they write to, and that
+        # before the etcd it writes to.
+        async with Supervisor(self._clock, _report) as ground:
+            if settings.is_ha:
+                await self._lay_ground(ground)
+            async with Supervisor(self._clock, _report) as outer:
+                for name in settings.member_names:
+                    self._keep(outer, commands.member(name, lambda name=name: self._join(name)))
+                await self._start_hubs(outer)
+                self._has_hub.set()
+                async with Supervisor(self._clock, _report) as inner:
+                    if settings.is_ha:
+                        self._copy_authority()
+                        inner.keep("authority of the gateways", self._follow_authority)
+                    for name in settings.replicas(FLEET):
+                        self._keep(inner, commands.fleet(name))
+                    for name in settings.replicas(CONTROLLERS):
+                        self._keep(inner, commands.controllers(name))
+                    for child in self._children.values():
+                        await child.wait_ready()
+                    for balancer in self._balancers.values():
+                        await balancer.wait_ready()
+                    self._files.write_kubeconfig()
+                    inner.keep("kubeconfig", self._keep_kubeconfig)
+                    await when_ready()
+                    self._is_ready = True
+                    self._write_record()
+                    await asyncio.Event().wait()
+
+    async def _lay_ground(self, tasks: Supervisor) -> None:
+        """Start what several hubs stand on: etcd, and one address before all of them."""
+        settings, commands = self._commands.settings, self._commands
+        etcd, store = commands.etcd_cluster, Installation(self._files.hub).store_file
+        etcd.forget_unfinished_move(store)
+        if store.exists():
+            if etcd.has_data():
+                raise UnusableDirectory(
+                    f"{store} and {etcd.directory} both have the objects of a fleet:"
+                    " put the one aside that is out of date"
+                )
+            etcd.begin_move()
+        etcd.prepare(self._clock.now())
+        commands.write_encryption()
+        for name in settings.replicas(ETCD):
+            self._keep(tasks, commands.etcd(name))
+        for server in (HUB, FLEET):
+            ports = {name: commands.ports[name] for name in settings.replicas(server)}
+            balancer = LoadBalancer(
+                commands.ports[server],
+                ports,
+                self._clock,
+                on_change=lambda server=server: self._balancer_changed(server),
+            )
+            self._balancers[server] = balancer
+            tasks.keep(f"address of {server}", balancer.run)
+        for name in settings.replicas(ETCD):
+            await self._children[name].wait_ready()
+        if store.exists():
+            # The hubs start after this line. A crash before it leaves the file as it was, and a
+            # note that what is in etcd may be half of it.
+            servers = ",".join(etcd.settings.servers)
+            source, target = f"sqlite:{self._files.hub}", f"etcd:{servers}"
+            access = replace(etcd.settings, allows_unsafe_version=settings.etcd_unsafe_version)
+            moved = await migrate(
+                source, target, access, self._clock.now(), lambda _done, _all: None
+            )
+            etcd.finish_move(store)
+            _log.warning("the objects are in etcd now", objects=moved.objects, before=str(store))
+
+    async def _start_hubs(self, tasks: Supervisor) -> None:
+        first, *others = self._commands.settings.replicas(HUB)
+        self._keep(tasks, self._commands.hub(first))
+        # The first one's authority may be older than etcd, and known to people: it has to be there
+        # before another one makes one up. From then on they all start with the same.
+        has_all = all(
+            Installation(self._commands.home_of(name)).authority_file.exists() for name in others
+        )
+        if not has_all:
+            await self._children[first].wait_ready()
+        for name in others:
+            self._keep(tasks, self._commands.hub(name))
+        for name in (first, *others):
+            await self._children[name].wait_ready()
+
+    def _copy_authority(self) -> None:
+        first, *others = (
+            Installation(self._commands.home_of(name))
+            for name in self._commands.settings.replicas(FLEET)
+        )
+        first.make_authority(self._clock.now())
+        for each in others:
+            each.copy_authority(first)
+
+    async def _follow_authority(self) -> None:
+        """Give every gateway the authority that `certs rotate` has given to the first."""
+        first = Installation(self._files.fleet)
+        known = first.key_files()
+        while True:
+            await self._clock.sleep(1)
+            found = first.key_files()
+            if found != known:
+                self._copy_authority()
+                known = found
 
     def _keep(self, tasks: Supervisor, component: Component) -> None:
         child = Child(component, self._clock, on_change=self._changed, hurry=self._hurry)
@@ -182,8 +200,22 @@ class LocalFleet:
         self._on_change(self._record(child))
         self._write_record()
 
+    def _balancer_changed(self, server: str) -> None:
+        self._on_change(self._balancer_record(server))
+        self._write_record()
+
+    def _balancer_record(self, server: str) -> ComponentRecord:
+        state = State.READY if self._balancers[server].ready else State.STARTING
+        port = self._commands.ports[server]
+        return ComponentRecord(
+            server, state.value, os.getpid(), 0, port, str(self._files.log("up"))
+        )
+
     def _write_record(self) -> None:
-        components = tuple(self._record(child) for child in self._children.values())
+        components = (
+            *(self._balancer_record(server) for server in self._balancers),
+            *(self._record(child) for child in self._children.values()),
+        )
         self._files.write_record(RunRecord(os.getpid(), self._started, self._is_ready, components))
 
     def _record(self, child: Child) -> ComponentRecord:
@@ -210,15 +242,31 @@ async def run_until_stopped(
     files = LocalFiles(settings.data_dir.absolute())
     files.prepare()
     with files.locked():
-        requested = {_HUB: settings.hub_port, _FLEET: settings.fleet_port, _CONTROLLERS: 0}
-        everyone = {**requested, **dict.fromkeys(settings.member_names, 0)}
-        ports = files.choose_ports(everyone, first=_FIRST_PORTS)
-        fleet = LocalFleet(
-            ComponentCommands(settings, files, ports), clock, hurry=hurry, on_change=on_change
-        )
+        commands = _prepare(settings, files)
+        fleet = LocalFleet(commands, clock, hurry=hurry, on_change=on_change)
         async with Supervisor(clock, _report) as tasks:
             tasks.keep("local fleet", lambda: fleet.run(lambda: when_ready(files)))
             await stopped.wait()
+
+
+def _prepare(settings: UpSettings, files: LocalFiles) -> ComponentCommands:
+    """Choose the ports of all components, and refuse what cannot be started from here."""
+    requested: dict[str, int | None] = {HUB: settings.hub_port, FLEET: settings.fleet_port}
+    kinds = (ETCD, HUB, FLEET, CONTROLLERS)
+    names = [name for kind in kinds for name in settings.replicas(kind)]
+    for name in (*names, *settings.member_names):
+        requested.setdefault(name, 0)
+    peers = tuple(map(peer_of, settings.replicas(ETCD)))
+    has_store = Installation(files.hub).store_file.exists()
+    if not settings.is_ha and not has_store and LocalEtcd(files.etcd, {}, {}).has_data():
+        raise UnusableDirectory(
+            f"the objects of the fleet in {files.directory} are in etcd: start it with --ha"
+        )
+    if not settings.is_ha:
+        return ComponentCommands(settings, files, files.choose_ports(requested, _FIRST_PORTS))
+    program = find_etcd(allows_unsafe_version=settings.etcd_unsafe_version)
+    ports = files.choose_ports(requested, _FIRST_PORTS, lasting=peers)
+    return ComponentCommands(settings, files, ports, program)
 
 
 def _report(failure: TaskFailed) -> None:
