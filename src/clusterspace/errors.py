@@ -69,6 +69,7 @@
         ├── Compacted                the revision asked for has been forgotten
         ├── FutureRevision           the revision asked for has not happened yet
         ├── RevisionMismatch         compare-and-set lost the race
+        ├── GuardChanged             the key that a write was tied to has changed
         ├── WatcherEvicted           a reader was too slow and must list again
         ├── Unstorable               a key or value that no store may hold
         ├── StoreFull                no room on the disk; reads go on
@@ -586,6 +587,15 @@ class RevisionMismatch(StoreError):
         self.key = key
         self.expected = expected
         self.actual = actual
+
+
+class GuardChanged(StoreError):
+    """The key that a write was tied to is not at its revision any more; nothing was changed."""
+
+    def __init__(self, key: str, guard: str) -> None:
+        super().__init__(f"{key} is not written: {guard} has changed")
+        self.key = key
+        self.guard = guard
 
 
 class WatcherEvicted(StoreError):

@@ -39,7 +39,7 @@ from clusterspace.testing.builders import CONFIG_MAPS, config_map
 from clusterspace.testing.clocks import ManualClock, settle
 from clusterspace.testing.hubs import client_for_test
 from clusterspace.testing.steps import stop, until
-from clusterspace.testing.store_contract import WAITING_EVENTS, DurableStoreContract
+from clusterspace.testing.store_contract import WAITING_EVENTS, DurableStoreContract, GuardedWrites
 
 SECRETS = GroupVersionResource("", "v1", "secrets")
 KEY = "/registry/core/secrets/default/a"
@@ -70,7 +70,7 @@ def secret(name: str) -> Object:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
 
 
-class TestEncryptedStore(DurableStoreContract):
+class TestEncryptedStore(GuardedWrites, DurableStoreContract):
     async def open_store(self, directory: Path) -> Store:
         inner = await SqliteStore.open(
             directory / "store.db", maximum_waiting_events=WAITING_EVENTS

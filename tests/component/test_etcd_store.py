@@ -27,6 +27,7 @@ from clusterspace.testing.steps import until
 from clusterspace.testing.store_contract import (
     WAITING_EVENTS,
     DurableStoreContract,
+    GuardedWrites,
     put_all,
     read_events,
     revisions_of,
@@ -84,7 +85,7 @@ class TestEtcdStore(DurableStoreContract):
 
 
 @pytest.mark.slow
-class TestMovedStore(TestEtcdStore):
+class TestMovedStore(GuardedWrites, TestEtcdStore):
     """One whose revisions go on from elsewhere."""
 
     async def open_store(self, directory: Path) -> Store:
@@ -105,7 +106,7 @@ async def three_members(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterat
 
 
 @pytest.mark.slow
-class TestThreeMembers(DurableStoreContract):
+class TestThreeMembers(GuardedWrites, DurableStoreContract):
     @pytest.fixture(autouse=True)
     def use(self, three_members: EtcdCluster) -> None:
         self.settings = three_members.at(f"/{uuid.uuid4()}")

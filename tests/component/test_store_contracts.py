@@ -9,15 +9,16 @@ from clusterspace.testing.store_contract import (
     WAITING_EVENTS,
     DenseRevisions,
     DurableStoreContract,
+    GuardedWrites,
     StoreContract,
 )
 
 
-class TestMemoryStore(DenseRevisions, StoreContract):
+class TestMemoryStore(DenseRevisions, GuardedWrites, StoreContract):
     async def open_store(self, directory: Path) -> Store:
         return MemoryStore(maximum_waiting_events=WAITING_EVENTS)
 
 
-class TestSqliteStore(DenseRevisions, DurableStoreContract):
+class TestSqliteStore(DenseRevisions, GuardedWrites, DurableStoreContract):
     async def open_store(self, directory: Path) -> Store:
         return await SqliteStore.open(directory / "store.db", maximum_waiting_events=WAITING_EVENTS)

@@ -13,12 +13,10 @@ import pytest
 import pytest_asyncio
 from tests.robustness.hub_processes import HubProcesses, ways
 from tests.robustness.linearizability import violations
+from tests.robustness.planted_stores import PLANTED
 from tests.robustness.shared_registers import History, Verdict, judge, make_trouble, run_client
 
-from clusterspace.apiserver.store.etcd.messages import WatchAnswer
 from clusterspace.apiserver.store.etcd.store import EtcdStore
-from clusterspace.apiserver.store.interface import KeyValue, Revision
-from clusterspace.errors import StoreError
 from clusterspace.testing.etcd import EtcdCluster, etcd_for_test
 
 SEED = int(os.environ.get("CLUSTERSPACE_CRASH_SEED") or SystemRandom().randrange(1 << 30))
@@ -105,46 +103,7 @@ async def test_hubs_and_members_die_and_stand_still_and_nothing_is_lost(
 # -- bugs that are planted have to be found --------------------------------------------------------
 
 
-class ReadsStale(EtcdStore):
-    """Believes that what it has in memory is all there is, and hears of the rest a little late."""
-
-    def _take(self, answer: WatchAnswer) -> None:
-        asyncio.get_running_loop().call_later(0.05, super()._take, answer)
-
-    async def sync(self) -> Revision:
-        await asyncio.sleep(0)
-        return self.current_revision
-
-
-class AnswersEarly(EtcdStore):
-    """Answers before the quorum has it."""
-
-    async def put(self, key: str, value: bytes, *, expected: Revision | None = None) -> KeyValue:
-        guessed = Revision(self.current_revision + 1)
-
-        async def write() -> None:
-            await asyncio.sleep(0.02)
-            try:
-                await super(AnswersEarly, self).put(key, value, expected=expected)
-            except StoreError:
-                return
-
-        self._late = [*getattr(self, "_late", ()), asyncio.create_task(write())]
-        return KeyValue(key, value, guessed, guessed)
-
-    async def close(self) -> None:
-        await asyncio.wait([*getattr(self, "_late", ()), asyncio.create_task(asyncio.sleep(0))])
-        await super().close()
-
-
-class ComparesNothing(EtcdStore):
-    """Writes whatever is there, as a deposed leader without a fence does."""
-
-    async def put(self, key: str, value: bytes, *, expected: Revision | None = None) -> KeyValue:
-        return await super().put(key, value)
-
-
-@pytest.mark.parametrize("planted", [ReadsStale, AnswersEarly, ComparesNothing])
+@pytest.mark.parametrize("planted", PLANTED.values())
 async def test_a_planted_bug_is_found(
     three: EtcdCluster, planted: type[EtcdStore], logged_errors: list[str]
 ) -> None:

@@ -8,7 +8,7 @@ hold is taken away.
 """
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -22,9 +22,9 @@ from clusterspace.apiserver.http.context import RequestContext, off_loop_if_larg
 from clusterspace.apiserver.http.users import AUTHENTICATED, MASTERS, User
 from clusterspace.apiserver.options import DeleteOptions, WriteOptions
 from clusterspace.apiserver.state import Admission, Author, HubState, Operation
-from clusterspace.apiserver.store.interface import ABSENT, KeyValue
+from clusterspace.apiserver.store.interface import ABSENT, Guard, KeyValue, Revision
 from clusterspace.builtins.strategies import Creation
-from clusterspace.errors import Conflict, RevisionMismatch
+from clusterspace.errors import Conflict, GuardChanged, RevisionMismatch
 from clusterspace.kube import statuses
 from clusterspace.kube.managed_fields.managers import Write, track_update
 from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, namespace_of
@@ -151,9 +151,8 @@ async def write_new(hub: HubState, served: Served, new: Object, run: Run = at_on
     key = served.key(namespace_of(new), name_of(new))
     kept, storage = await served.storable(new)
     stored = await run(lambda: forms.encode_stored(kept, storage.form))
-    await require_leadership(hub)
     try:
-        return await hub.store.put(key, stored, expected=ABSENT)
+        return await put_fenced(hub, key, stored, expected=ABSENT)
     except RevisionMismatch as taken:
         raise statuses.already_exists(served.info.group_resource, name_of(new)) from taken
 
@@ -212,12 +211,10 @@ async def _replace_as_stored(
     hub: HubState, storage: Served, entry: KeyValue, new: Object, run: Run = at_once
 ) -> KeyValue | None:
     if is_finished(new):
-        await require_leadership(hub)
-        await hub.store.delete(entry.key, expected=entry.mod_revision)
+        await delete_fenced(hub, entry)
         return None
     stored = await run(lambda: forms.encode_stored(new, storage.form))
-    await require_leadership(hub)
-    return await hub.store.put(entry.key, stored, expected=entry.mod_revision)
+    return await put_fenced(hub, entry.key, stored, expected=entry.mod_revision)
 
 
 def is_finished(kube_object: Object) -> bool:
@@ -320,8 +317,7 @@ async def _remove_once(
         await hub.validate(admission)
     if is_finished(marked):
         if not options.dry_run:
-            await require_leadership(hub)
-            await hub.store.delete(entry.key, expected=entry.mod_revision)
+            await delete_fenced(hub, entry)
         return Removed(old, is_gone=True)
     if marked == old:
         return Removed(old, entry)
@@ -329,8 +325,8 @@ async def _remove_once(
         return Removed(marked)
     encode = partial(forms.encode_stored, marked, served.form)
     stored = await off_loop_if_large(REMOVER, entry.value, encode)
-    await require_leadership(hub)
-    return Removed(marked, await hub.store.put(entry.key, stored, expected=entry.mod_revision))
+    written = await put_fenced(hub, entry.key, stored, expected=entry.mod_revision)
+    return Removed(marked, written)
 
 
 def marked_for_removal(
@@ -411,19 +407,42 @@ def leading(leadership: Leadership) -> Generator[None]:
         _leadership.reset(token)
 
 
-async def require_leadership(hub: HubState) -> None:
-    """Refuse to store what a deposed leader sent; to be called right before the store is."""
+async def put_fenced(hub: HubState, key: str, value: bytes, *, expected: Revision) -> KeyValue:
+    """Put a key, unless a deposed leader sent it."""
+    while True:
+        guard = await require_leadership(hub)
+        with suppress(GuardChanged):  # the Lease was renewed, or changed hands
+            return await hub.store.put(key, value, expected=expected, guard=guard)
+
+
+async def delete_fenced(hub: HubState, entry: KeyValue) -> None:
+    """Delete a key as it was read, unless a deposed leader wants it."""
+    while True:
+        guard = await require_leadership(hub)
+        with suppress(GuardChanged):
+            await hub.store.delete(entry.key, expected=entry.mod_revision, guard=guard)
+            return
+
+
+async def require_leadership(hub: HubState) -> Guard | None:
+    """Refuse what a deposed leader sent; return what the write is to be tied to, if to anything."""
+    # A look at the Lease alone is not enough, however late: between the look and the write this hub
+    # may be frozen, or the member of etcd that it asked, for as long as it takes to elect another
+    # leader. So the store compares the Lease once more, in the step in which it writes.
     leadership = _leadership.get()
     if leadership is None:
-        return
-    # The Lease may have changed hands at another hub, which this one has not heard of yet. What is
-    # left is the time of one write: two keys cannot be compared in one transaction everywhere.
+        return None
+    # The Lease may have changed hands at another hub, which this one has not heard of yet.
     await hub.store.sync()
     served = hub.catalog.find(*_LEASES)
-    entry = served and await hub.store.get(served.key(leadership.namespace, leadership.name))
-    lease = None if served is None or not entry else forms.decode_stored(entry, served.form)
-    if not leadership.holds(lease):
+    if served is None:
+        raise Conflict("this server has no leases, so nobody leads")
+    key = served.key(leadership.namespace, leadership.name)
+    entry = await hub.store.get(key)
+    lease = None if entry is None else forms.decode_stored(entry, served.form)
+    if entry is None or not leadership.holds(lease):
         raise Conflict(
             f"the lease {leadership.namespace}/{leadership.name} has changed hands since epoch"
             f" {leadership.epoch}: whoever sent this leads no longer"
         )
+    return Guard(key, entry.mod_revision)

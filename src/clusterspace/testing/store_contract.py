@@ -2,7 +2,8 @@
 
 A test module subclasses `StoreContract`, or `DurableStoreContract` for a store that outlives its
 process, and overrides `open_store`. Stores are opened so that a watch may have `WAITING_EVENTS`
-events waiting. A store that has its revisions to itself adds `DenseRevisions`.
+events waiting. A store that has its revisions to itself adds `DenseRevisions`, one that compares
+two keys at once `GuardedWrites`.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from clusterspace.apiserver.store.interface import (
     ABSENT,
     Event,
     EventType,
+    Guard,
     KeyValue,
     Revision,
     Store,
@@ -23,6 +25,7 @@ from clusterspace.apiserver.store.interface import (
 from clusterspace.errors import (
     Compacted,
     FutureRevision,
+    GuardChanged,
     RevisionMismatch,
     StoreClosed,
     StoreError,
@@ -634,6 +637,81 @@ class DenseRevisions:
         done = [await asyncio.wait_for(write, SECONDS) for write in writing]
 
         assert revisions_of(done) == list(range(2, 22))
+
+
+class GuardedWrites:
+    """What holds besides for a store that can compare a second key in the step of a write."""
+
+    async def test_a_write_counts_while_its_guard_is_where_it_was(self, store: Store) -> None:
+        lease = await store.put("/lease", b"mine")
+        guard = Guard("/lease", lease.mod_revision)
+
+        made = await store.put("/a", b"1", expected=ABSENT, guard=guard)
+        changed = await store.put("/a", b"2", expected=made.mod_revision, guard=guard)
+        await store.delete("/a", expected=changed.mod_revision, guard=guard)
+
+        assert await store.get("/a") is None
+
+    async def test_a_write_whose_guard_has_changed_changes_nothing(self, store: Store) -> None:
+        first = await store.put("/lease", b"mine")
+        kept = await store.put("/kept", b"1")
+        await store.put("/lease", b"another's", expected=first.mod_revision)
+        before = store.current_revision
+        guard = Guard("/lease", first.mod_revision)
+
+        for expected, key in ((ABSENT, "/a"), (kept.mod_revision, "/kept")):
+            with pytest.raises(GuardChanged):
+                await store.put(key, b"2", expected=expected, guard=guard)
+        with pytest.raises(GuardChanged):
+            await store.delete("/kept", expected=kept.mod_revision, guard=guard)
+
+        assert await store.get("/a") is None
+        assert await store.get("/kept") == kept
+        assert store.current_revision == before
+
+    async def test_a_guard_that_is_deleted_has_changed(self, store: Store) -> None:
+        lease = await store.put("/lease", b"mine")
+        await store.delete("/lease", expected=lease.mod_revision)
+
+        guard = Guard("/lease", lease.mod_revision)
+        with pytest.raises(GuardChanged):
+            await store.put("/a", b"", expected=ABSENT, guard=guard)
+
+    async def test_a_guarded_write_that_lost_its_own_race_is_told_so(self, store: Store) -> None:
+        lease = await store.put("/lease", b"mine")
+        stale = await store.put("/a", b"1")
+        stored = await store.put("/a", b"2")
+
+        guard = Guard("/lease", lease.mod_revision)
+        with pytest.raises(RevisionMismatch) as refusal:
+            await store.put("/a", b"3", expected=stale.mod_revision, guard=guard)
+
+        assert refusal.value.actual == stored.mod_revision
+
+    async def test_of_a_guarded_write_and_a_change_of_its_guard_the_first_wins(
+        self, store: Store
+    ) -> None:
+        lease = await store.put("/lease", b"mine")
+        guard = Guard("/lease", lease.mod_revision)
+
+        async def write(number: int) -> Revision:
+            made = await store.put(f"/{number}", b"", expected=ABSENT, guard=guard)
+            return made.mod_revision
+
+        async def take_over() -> Revision:
+            taken = await store.put("/lease", b"another's", expected=lease.mod_revision)
+            return taken.mod_revision
+
+        writing = [asyncio.create_task(write(n)) for n in range(10)]
+        taking = asyncio.create_task(take_over())
+        writing += [asyncio.create_task(write(n)) for n in range(10, 20)]
+        done = await asyncio.gather(*writing, return_exceptions=True)
+
+        taken = await taking
+        late = [each for each in done if isinstance(each, int) and each > taken]
+        refused = [each for each in done if not isinstance(each, int)]
+        assert not late
+        assert all(isinstance(each, GuardChanged) for each in refused)
 
 
 class DurableStoreContract(StoreContract):

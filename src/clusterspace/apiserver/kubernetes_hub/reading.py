@@ -25,6 +25,7 @@ from clusterspace.apiserver.http.users import User
 from clusterspace.apiserver.state import HubState, Plugin
 from clusterspace.apiserver.store.interface import (
     FIRST_REVISION,
+    Guard,
     KeyValue,
     Page,
     Revision,
@@ -113,13 +114,20 @@ class ApiStore:
             return served, rest[0], rest[1]
         return served, "", rest[0]
 
-    async def put(self, key: str, value: bytes, *, expected: Revision | None = None) -> KeyValue:
+    async def put(
+        self,
+        key: str,
+        value: bytes,
+        *,
+        expected: Revision | None = None,
+        guard: Guard | None = None,
+    ) -> KeyValue:
         """Refuse: rules write nothing."""
-        self._refuse(key, value, expected)
+        self._refuse(key, value, expected, guard)
 
-    async def delete(self, key: str, *, expected: Revision) -> KeyValue:
+    async def delete(self, key: str, *, expected: Revision, guard: Guard | None = None) -> KeyValue:
         """Refuse: rules write nothing."""
-        self._refuse(key, expected)
+        self._refuse(key, expected, guard)
 
     async def is_stale(self, key: str) -> bool:
         """Return False: how it is kept is the API server's business."""

@@ -24,7 +24,7 @@ import structlog
 
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.apiserver.store.files import StoreFile
-from clusterspace.apiserver.store.index import Put, Write, decide
+from clusterspace.apiserver.store.index import Put, Write, check_guard, decide
 from clusterspace.apiserver.store.interface import Event, KeyValue, Revision
 from clusterspace.errors import StoreClosed, StoreError, StoreFull
 from clusterspace.telemetry import metrics
@@ -86,11 +86,16 @@ def decide_batch(
     """
     changed: dict[str, KeyValue | None] = {}
     decisions: list[Decided] = []
+
+    def find(key: str) -> KeyValue | None:
+        # Not `changed.get(key) or …`: a delete earlier in the batch is a None that counts.
+        return changed[key] if key in changed else heads.get(key)
+
     for submission in submissions:
         key = submission.write.key
-        # Not `changed.get(key) or …`: a delete earlier in the batch is a None that counts.
-        current = changed[key] if key in changed else heads.get(key)
+        current = find(key)
         try:
+            check_guard(submission.write, find)
             event = decide(submission.write, current, Revision(revision + 1))
         except StoreError as refusal:
             decisions.append(Decided(submission, refusal))

@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from clusterspace.apiserver.store.interface import (
     Event,
+    Guard,
     HistorySize,
     KeyValue,
     Page,
@@ -353,17 +354,26 @@ class EncryptedStore:
         """How much of the past is held."""
         return self._store.history
 
-    async def put(self, key: str, value: bytes, *, expected: Revision | None = None) -> KeyValue:
+    async def put(
+        self,
+        key: str,
+        value: bytes,
+        *,
+        expected: Revision | None = None,
+        guard: Guard | None = None,
+    ) -> KeyValue:
         """Seal the value and set the key; return it opened."""
         # Sealed before the store is asked, so what waits in its queue is sealed by the keys of this
         # moment. A configuration that replaces them meanwhile must still have them further down, as
         # the roll above has.
         sealed = self._encryption.seal(key, value)
-        return replace(await self._store.put(key, sealed, expected=expected), value=value)
+        return replace(
+            await self._store.put(key, sealed, expected=expected, guard=guard), value=value
+        )
 
-    async def delete(self, key: str, *, expected: Revision) -> KeyValue:
+    async def delete(self, key: str, *, expected: Revision, guard: Guard | None = None) -> KeyValue:
         """Delete the key and return its last value."""
-        return self._opened(await self._store.delete(key, expected=expected))
+        return self._opened(await self._store.delete(key, expected=expected, guard=guard))
 
     async def get(self, key: str, *, at: Revision | None = None) -> KeyValue | None:
         """Return the key as it is, or was at a revision."""

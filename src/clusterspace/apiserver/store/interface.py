@@ -36,6 +36,14 @@ class KeyValue:
     mod_revision: Revision
 
 
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Another key, which a write is tied to: it counts only while that one is at this revision."""
+
+    key: str
+    revision: Revision
+
+
 class EventType(enum.Enum):
     """The kind of a change of a key."""
 
@@ -172,6 +180,8 @@ class Store(Protocol):
         Between two changes there may be revisions at which nothing happened here.
       - `expected` compares and sets in one step. Of two writers that expect the same revision,
         one wins; the other gets `RevisionMismatch`, which carries the actual revision.
+      - `guard` compares a second key in the same step: `GuardChanged` when it is elsewhere.
+        A log that cannot compare two keys at once (kine) leaves it out; who asks has looked before.
       - A refused write changes nothing and uses up no revision.
       - A call that was cancelled, that ended with the process, or that raised `OutcomeUnknown`,
         may or may not have happened. `StoreUnavailable` means that it has not.
@@ -220,15 +230,23 @@ class Store(Protocol):
         """Why writes are refused at present, in a sentence; empty when they are not."""
         ...
 
-    async def put(self, key: str, value: bytes, *, expected: Revision | None = None) -> KeyValue:
+    async def put(
+        self,
+        key: str,
+        value: bytes,
+        *,
+        expected: Revision | None = None,
+        guard: Guard | None = None,
+    ) -> KeyValue:
         """Set the key and return it as it now is.
 
         `expected` is the key's mod revision, `ABSENT` (0) if it must not exist, or None to put
-        whatever is there. Raises `RevisionMismatch`, `StoreFull`, `StoreClosed`, `Unstorable`.
+        whatever is there. Raises `RevisionMismatch`, `GuardChanged`, `StoreFull`, `StoreClosed`,
+        `Unstorable`.
         """
         ...
 
-    async def delete(self, key: str, *, expected: Revision) -> KeyValue:
+    async def delete(self, key: str, *, expected: Revision, guard: Guard | None = None) -> KeyValue:
         """Delete the key and return its last value with the revision of the delete.
 
         A delete always names the revision it deletes: nobody deletes what they have not seen.

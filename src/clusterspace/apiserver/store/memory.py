@@ -5,9 +5,19 @@ The memory store is the reference implementation: for tests and simulated member
 
 import asyncio
 
-from clusterspace.apiserver.store.index import Delete, Index, Put, Write, answer_to, checked, decide
+from clusterspace.apiserver.store.index import (
+    Delete,
+    Index,
+    Put,
+    Write,
+    answer_to,
+    check_guard,
+    checked,
+    decide,
+)
 from clusterspace.apiserver.store.interface import (
     Event,
+    Guard,
     HistorySize,
     KeyValue,
     Page,
@@ -155,13 +165,20 @@ class MemoryStore(IndexedStore):
     def __init__(self, *, maximum_waiting_events: int = MAXIMUM_WAITING_EVENTS) -> None:
         super().__init__(Index(), maximum_waiting_events=maximum_waiting_events)
 
-    async def put(self, key: str, value: bytes, *, expected: Revision | None = None) -> KeyValue:
+    async def put(
+        self,
+        key: str,
+        value: bytes,
+        *,
+        expected: Revision | None = None,
+        guard: Guard | None = None,
+    ) -> KeyValue:
         """Set the key and return it as it now is."""
-        return self._write(Put(key, value, expected))
+        return self._write(Put(key, value, expected, guard))
 
-    async def delete(self, key: str, *, expected: Revision) -> KeyValue:
+    async def delete(self, key: str, *, expected: Revision, guard: Guard | None = None) -> KeyValue:
         """Delete the key and return its last value with the revision of the delete."""
-        return self._write(Delete(key, expected))
+        return self._write(Delete(key, expected, guard))
 
     async def compact(self, revision: Revision) -> None:
         """Forget every older revision, a little at a time."""
@@ -176,6 +193,7 @@ class MemoryStore(IndexedStore):
     def _write(self, write: Write) -> KeyValue:
         self._check_open()
         current = self._index.get(checked(write).key)
+        check_guard(write, self._index.get)
         event = decide(write, current, Revision(self._index.revision + 1))
         self._publish((event,))
         return answer_to(event)

@@ -14,7 +14,7 @@ from typing import IO
 from clusterspace.apiserver.store.commits import EndProcess, GroupCommit, end_process
 from clusterspace.apiserver.store.files import StoreFile, take_lock
 from clusterspace.apiserver.store.index import Delete, Put, Write, answer_to, checked
-from clusterspace.apiserver.store.interface import KeyValue, Revision
+from clusterspace.apiserver.store.interface import Guard, KeyValue, Revision
 from clusterspace.apiserver.store.memory import IndexedStore
 from clusterspace.apiserver.store.records import Loaded, load, superseded
 from clusterspace.apiserver.store.watchers import MAXIMUM_WAITING_EVENTS
@@ -86,13 +86,20 @@ class SqliteStore(IndexedStore):
         """Why writes are refused at present: the disk is full; empty when they are not."""
         return self._commits.refuses_writes
 
-    async def put(self, key: str, value: bytes, *, expected: Revision | None = None) -> KeyValue:
+    async def put(
+        self,
+        key: str,
+        value: bytes,
+        *,
+        expected: Revision | None = None,
+        guard: Guard | None = None,
+    ) -> KeyValue:
         """Set the key and return it as it now is, on disk."""
-        return await self._write(Put(key, value, expected))
+        return await self._write(Put(key, value, expected, guard))
 
-    async def delete(self, key: str, *, expected: Revision) -> KeyValue:
+    async def delete(self, key: str, *, expected: Revision, guard: Guard | None = None) -> KeyValue:
         """Delete the key and return its last value with the revision of the delete."""
-        return await self._write(Delete(key, expected))
+        return await self._write(Delete(key, expected, guard))
 
     async def compact(self, revision: Revision) -> None:
         """Forget every older revision: first in writing, then in memory, then on disk in batches.

@@ -12,7 +12,7 @@ from clusterspace.apiserver.admission.quotas import Charges, ResourceQuota
 from clusterspace.apiserver.http.users import User
 from clusterspace.apiserver.quota_controller import QuotaController
 from clusterspace.apiserver.state import Admission, HubState
-from clusterspace.apiserver.store.interface import KeyValue, Revision
+from clusterspace.apiserver.store.interface import Guard, KeyValue, Revision
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.errors import Forbidden
 from clusterspace.kube.objects import Object
@@ -32,14 +32,21 @@ class RacedStore(MemoryStore):
         self.puts = 0
         self.hold: asyncio.Event | None = None
 
-    async def put(self, key: str, value: bytes, *, expected: Revision | None = None) -> KeyValue:
+    async def put(
+        self,
+        key: str,
+        value: bytes,
+        *,
+        expected: Revision | None = None,
+        guard: Guard | None = None,
+    ) -> KeyValue:
         self.puts += key == KEY
         if key == KEY and self.hold is not None:
             await self.hold.wait()
         if key == KEY and expected and self.races:
             self.races -= 1
             await super().put(key, value.replace(b'"used"', b'"used"'))
-        return await super().put(key, value, expected=expected)
+        return await super().put(key, value, expected=expected, guard=guard)
 
 
 def quota(used: str, hard: str = "5") -> Object:

@@ -58,6 +58,8 @@ class TxnAnswer:
     revision: int
     succeeded: bool
     current: Stored | None
+    guard: Stored | None = None
+    """The other key of a guarded one, where the comparison did not hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,12 @@ def update_request(key: bytes, value: bytes, revision: int) -> bytes:
 def delete_request(key: bytes, revision: int) -> bytes:
     """Delete the key if it was last changed at the revision; else say how it is."""
     return _swap(key, revision, write_bytes_field(3, write_bytes_field(1, key)))
+
+
+def guarded(request: bytes, guard: bytes, revision: int) -> bytes:
+    """Tie an update or a delete to another key, too; kine has no word for that."""
+    read = write_bytes_field(1, range_request(guard))
+    return request + write_bytes_field(1, _is_at(guard, revision)) + write_bytes_field(3, read)
 
 
 def compaction_mark_request(revision: int, version: int) -> bytes:
@@ -191,7 +199,7 @@ def read_range(data: bytes) -> RangeAnswer:
 def read_txn(data: bytes) -> TxnAnswer:
     """Read the answer to one of the transactions above."""
     revision, succeeded = 0, False
-    current: Stored | None = None
+    found: list[Stored | None] = []
     for number, value in _fields(data):
         if number == 1:
             revision = _read_revision(_bytes(value))
@@ -201,13 +209,14 @@ def read_txn(data: bytes) -> TxnAnswer:
             for kind, answer in _fields(_bytes(value)):
                 if kind == 1:
                     items = read_range(_bytes(answer)).items
-                    current = items[0] if items else None
+                    found.append(items[0] if items else None)
                 elif kind == 3 and not any(
                     _int(each) for at, each in _fields(_bytes(answer)) if at == 2
                 ):
                     # kine says that the comparison held for a key it has never heard of.
                     succeeded = False
-    return TxnAnswer(revision, succeeded, current)
+    current, guard, *_ = [*found, None, None]
+    return TxnAnswer(revision, succeeded, current, guard)
 
 
 def read_watch(data: bytes) -> WatchAnswer:

@@ -50,6 +50,7 @@ from clusterspace.apiserver.store.interface import (
     ABSENT,
     Event,
     EventType,
+    Guard,
     KeyValue,
     Revision,
 )
@@ -58,6 +59,7 @@ from clusterspace.apiserver.store.watchers import MAXIMUM_WAITING_EVENTS
 from clusterspace.errors import (
     Compacted,
     FutureRevision,
+    GuardChanged,
     MalformedObject,
     OutcomeUnknown,
     RevisionMismatch,
@@ -317,32 +319,47 @@ class EtcdStore(IndexedStore):
 
     # -- writing -------------------------------------------------------------------------------
 
-    async def put(self, key: str, value: bytes, *, expected: Revision | None = None) -> KeyValue:
+    async def put(
+        self,
+        key: str,
+        value: bytes,
+        *,
+        expected: Revision | None = None,
+        guard: Guard | None = None,
+    ) -> KeyValue:
         """Set the key and return it as it now is, in the logs of a quorum."""
         if expected is not None:
-            return await self._write(Put(key, value, expected))
+            return await self._write(Put(key, value, expected, guard))
         while True:
             present = self._index.get(key)
             actual = ABSENT if present is None else present.mod_revision
             with suppress(RevisionMismatch):
-                return await self._write(Put(key, value, actual))
+                return await self._write(Put(key, value, actual, guard))
 
-    async def delete(self, key: str, *, expected: Revision) -> KeyValue:
+    async def delete(self, key: str, *, expected: Revision, guard: Guard | None = None) -> KeyValue:
         """Delete the key and return its last value with the revision of the delete."""
-        return await self._write(Delete(key, expected))
+        return await self._write(Delete(key, expected, guard))
 
     async def _write(self, write: Write) -> KeyValue:
         self._check_open()
         checked(write)
         name = self._names.to_etcd(write.key)
+        if not self._client.is_etcd:
+            write = replace(write, guard=None)  # kine compares one key, and whoever asks has looked
         if isinstance(write, Delete):
             request = messages.delete_request(name, self._names.in_etcd(write.expected) or -1)
         elif write.expected:
             # A revision from before the move is nobody's: compared with -1, it never is.
             expected = self._names.in_etcd(write.expected) or -1
             request = messages.update_request(name, write.value, expected)
-        else:
+        elif write.guard is None:
             request = messages.create_request(name, write.value)
+        else:
+            request = messages.update_request(name, write.value, ABSENT)
+        if write.guard is not None:
+            guard = self._names.to_etcd(write.guard.key)
+            at = self._names.in_etcd(write.guard.revision)
+            request = messages.guarded(request, guard, at)
         self._writes += 1
         self._idle.clear()
         try:
@@ -402,6 +419,10 @@ class EtcdStore(IndexedStore):
             raise OutcomeUnknown(f"{write.key}: it is stored, but {error}") from None
         if answer.succeeded:
             return self._written(write, Revision(answer.revision))
+        if write.guard is not None and self._is_as_expected(write, answer):
+            # So it was the guard, and that never comes back to where it was: whatever became of
+            # requests without an answer, they have not been carried out, and never will be.
+            raise GuardChanged(write.key, write.guard.key)
         return self._refused(write, answer, since, was_sent=was_sent)
 
     # What was written here is known before the watch brings it. It is applied at once if all before
@@ -455,6 +476,12 @@ class EtcdStore(IndexedStore):
                 found = self._index.get(write.key, Revision(answer.revision))
                 actual = ABSENT if found is None else found.mod_revision
         raise RevisionMismatch(write.key, expected, actual)
+
+    def _is_as_expected(self, write: Write, answer: TxnAnswer) -> bool:
+        """Whether the key of a guarded write that was refused is where it was expected."""
+        current = answer.current
+        actual = ABSENT if current is None else self._names.in_store(current.mod_revision)
+        return actual == (write.expected or ABSENT)
 
     def _note_trouble(self, why: str) -> None:
         """Log once that etcd cannot be written, and once that it can again."""
