@@ -122,6 +122,22 @@ async def test_a_watch_that_began_at_one_hub_goes_on_at_another(hubs: list[Hub])
     ]
 
 
+async def test_hubs_that_start_together_for_the_first_time_become_one(
+    tmp_path: Path, etcd: EtcdCluster
+) -> None:
+    settings, file = etcd.at(f"/{uuid.uuid4()}"), encryption(tmp_path)
+
+    async with asyncio.TaskGroup() as group:
+        starting = [
+            group.create_task(start(tmp_path / name, settings, file)) for name in ("a", "b", "c")
+        ]
+    for each in starting:
+        await each.result().stack.aclose()
+
+    authorities = {(tmp_path / name / "pki" / "ca.crt").read_bytes() for name in ("a", "b", "c")}
+    assert len(authorities) == 1
+
+
 async def test_credentials_of_one_hub_are_good_at_every_other(hubs: list[Hub]) -> None:
     one, two, _ = hubs
     admin = read_kubeconfig([one.running.installation.kubeconfig]).settings(cluster="one")

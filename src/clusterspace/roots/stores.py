@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, TypeAlias
 
 import msgspec
@@ -120,7 +121,14 @@ def _noted_files(installation: Installation, now: float, *, is_sealed: bool) -> 
 
     Without encryption only what everybody may know: it is enough to notice a stranger.
     """
-    files = installation.identity(now)
+    if is_sealed and not installation.authority_file.exists():
+        # Hubs that start together for the first time all get here, and one of them is quicker. So
+        # nothing is kept of a new identity before the store has it: what is on the disk of the
+        # others, or of one that is killed right here, would make strangers of them for good.
+        with TemporaryDirectory() as scratch:
+            files = Installation(Path(scratch)).identity(now)
+    else:
+        files = installation.identity(now)
     shown = files if is_sealed else {name: files[name] for name in PUBLIC_FILES}
     return {name: content.decode() for name, content in shown.items()}
 
