@@ -677,7 +677,7 @@ class GuardedWrites:
         with pytest.raises(GuardChanged):
             await store.put("/a", b"", expected=ABSENT, guard=guard)
 
-    async def test_a_guarded_write_that_lost_its_own_race_is_told_so(self, store: Store) -> None:
+    async def test_a_guarded_write_that_lost_its_own_race_is_a_mismatch(self, store: Store) -> None:
         lease = await store.put("/lease", b"mine")
         stale = await store.put("/a", b"1")
         stored = await store.put("/a", b"2")
