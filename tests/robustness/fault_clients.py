@@ -366,9 +366,9 @@ class Candidate:
         fence = self._election.fence("hub", is_leases=True)
         while True:
             headers = await fence.admit()
-            if self._random.random() < 0.05:
+            if self._random.random() < 0.1:
                 self.pauses += 1
-                await self._clock.hold(self._random.uniform(0.3, 2.5) * LEASE.lease_seconds)
+                await self._clock.hold(self._random.uniform(0.8, 2.2) * LEASE.lease_seconds)
             act = Act(epoch, f"act-{self._seed}-{epoch}-{self._number}-{len(self.acts)}")
             self.acts.append(act)
             content = config_map(act.name, data={"v": act.name})

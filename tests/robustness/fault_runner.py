@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 import structlog
 from tests.component.hub_wire import CONFIG_MAPS, config_map
+from tests.robustness import failover
 from tests.robustness.etcd_log import EtcdLog
 from tests.robustness.fault_clients import Candidate, Watcher, Way, version_in
 from tests.robustness.fault_judge import all_problems
@@ -41,28 +42,35 @@ class Round(msgspec.Struct, frozen=True):
     fault: str = ""
     """The only kind of fault; all, if it is empty."""
     is_calm: bool = False
+    dies: str = ""
+    """Nothing but how long writes stop when a machine dies: "silently", or "with a refusal"."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
     """What came of it."""
 
     seed: int
-    calls: int
-    done: int
-    unknown: int
-    events: int
-    lists: int
-    expired: int
-    acts: int
-    refused_acts: int
-    longest_pause: float
-    faults: list[str]
-    problems: list[str]
-    seconds: float
+    calls: int = 0
+    done: int = 0
+    unknown: int = 0
+    events: int = 0
+    lists: int = 0
+    expired: int = 0
+    acts: int = 0
+    refused_acts: int = 0
+    longest_pause: float = 0.0
+    faults: list[str] = []
+    problems: list[str] = []
+    seconds: float = 0.0
+    pauses: list[float] = []
+    """How long each client waited after a machine had died."""
 
 
 async def play(world: World, round_: Round) -> Verdict:
     began = time.monotonic()
+    if round_.dies:
+        pauses = await failover.measure(world, round_.seed, is_silent=round_.dies == "silently")
+        return Verdict(seed=round_.seed, pauses=pauses)
     log = EtcdLog(world.settings, await _revision(world))
     keys = f"k{round_.seed}-"
     history = History()

@@ -11,6 +11,7 @@ import re
 from collections.abc import AsyncGenerator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final, Protocol, cast
@@ -37,8 +38,14 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-ATTEMPT_SECONDS: Final = 2.0
-"""After this long another member is asked. A leader is elected in about one."""
+ATTEMPT_SECONDS: Final = 0.6, 2.0
+"""After how long another member is asked, at least and at most: four times what calls take usually.
+
+A member that was cut off says nothing, and one whose leader has died waits for an answer that never
+comes, so the first few attempts are short: a leader is elected in one to two seconds. When etcd is
+slow they are longer, or each write would be sent three times over."""
+
+_SHORT_ATTEMPTS: Final = 3
 
 CALL_SECONDS: Final = 10.0
 """What a call may take in all, whoever is asked; clients of the hub wait for at most a minute."""
@@ -163,6 +170,8 @@ class EtcdClient:
         self._channels: list[Channel] = []
         self._calls: dict[tuple[int, str], _Call] = {}
         """Made once: gRPC looks a while for whatever it might have to do around a call."""
+        self._usual_seconds = 0.0
+        """What a call takes that is answered, on average of the last twenty or so."""
         self._current = SystemRandom().randrange(len(settings.servers))
         """Hubs that start together do not all lean on the first member."""
         self.is_etcd = False
@@ -201,20 +210,28 @@ class EtcdClient:
     async def read(self, method: str, request: bytes) -> bytes:
         """Make a call that changes nothing, on one member after the other until one answers."""
         deadline = self._clock.monotonic() + CALL_SECONDS
-        while True:
+        for attempt in count():
             try:
-                return await self.call(method, request)
+                return await self.call(method, request, attempt=attempt)
             except StoreUnavailable:
                 if self._clock.monotonic() + _PAUSE_SECONDS >= deadline:
                     raise
                 await self._clock.sleep(_PAUSE_SECONDS)
+        raise AssertionError("attempts never end")
 
-    async def call(self, method: str, request: bytes, *, seconds: float = ATTEMPT_SECONDS) -> bytes:
+    async def call(
+        self, method: str, request: bytes, *, attempt: int = 0, seconds: float = 0.0
+    ) -> bytes:
         """Make a call once, on the member in use; when it fails, the next one is used from now on.
 
+        It may take as long as an attempt does that comes after so many others, or `seconds`.
         StoreUnavailable says whether the request may have been carried out.
         """
         place = await self._connected()
+        if not seconds:
+            least, most = ATTEMPT_SECONDS
+            is_short = attempt < _SHORT_ATTEMPTS
+            seconds = min(max(least, 4 * self._usual_seconds), most) if is_short else most
         return await self._call_at(place, method, request, seconds)
 
     @asynccontextmanager
@@ -247,7 +264,7 @@ class EtcdClient:
 
         async def ask(place: int) -> StatusAnswer | StoreError:
             try:
-                answer = await self._call_at(place, messages.STATUS, b"", ATTEMPT_SECONDS)
+                answer = await self._call_at(place, messages.STATUS, b"", ATTEMPT_SECONDS[1])
                 return messages.read_status(answer)
             except StoreError as error:
                 return error
@@ -305,9 +322,9 @@ class EtcdClient:
 
         deadline = self._clock.monotonic() + _CONNECT_SECONDS
         while True:
-            count = len(self._channels)
-            for step in range(count):
-                place = (self._current + step) % count
+            members = len(self._channels)
+            for step in range(members):
+                place = (self._current + step) % members
                 if self._channels[place].get_state(True) is ChannelConnectivity.READY:
                     self._current = place
                     return place
@@ -330,7 +347,9 @@ class EtcdClient:
             failure = self._failure(place, error)
             metrics.etcd_call_failed(method)
             raise failure from None
-        metrics.etcd_call_finished(method, self._clock.monotonic() - started)
+        took = self._clock.monotonic() - started
+        self._usual_seconds += (took - self._usual_seconds) * 0.05
+        metrics.etcd_call_finished(method, took)
         return answer
 
     def _failure(self, place: int, error: "AioRpcError") -> StoreError:

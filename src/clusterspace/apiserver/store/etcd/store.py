@@ -86,9 +86,12 @@ _ASK_PROGRESS_EVERY: Final = 0.1
 """As Kubernetes does it, while somebody waits; most events need no asking."""
 
 _PROBE_SECONDS: Final = 2.0
-_PULSE_SECONDS: Final = 1.0
-_SILENCE_SECONDS: Final = 4.0
-"""A watch that answers no progress request for this long is opened anew, on another member."""
+_PULSE_SECONDS: Final = 0.25
+_MOST_UNANSWERED: Final = 4
+_MOST_UNANSWERED_BY_KINE: Final = 16
+"""A watch that leaves so many progress requests unanswered, a pulse apart, is opened anew on
+another member. They are counted, and not the time: a hub that was frozen has not asked meanwhile.
+kine looks at its tables once a second, and answers then."""
 
 _WATCH_PAUSE: Final = 0.05, 1.0
 
@@ -383,9 +386,11 @@ class EtcdStore(IndexedStore):
         deadline = self._clock.monotonic() + CALL_SECONDS
         since = self._index.revision
         was_sent = False
-        for pause in clocks.exponential(0.02, 0.5):
+        for attempt, pause in enumerate(clocks.exponential(0.02, 0.5)):
             try:
-                raw = messages.read_txn(await self._client.call(messages.TXN, request))
+                raw = messages.read_txn(
+                    await self._client.call(messages.TXN, request, attempt=attempt)
+                )
             except StoreFull as error:
                 self._is_full = True
                 self._note_trouble(str(error))
@@ -576,18 +581,25 @@ class EtcdStore(IndexedStore):
 
     async def _pulse(self) -> None:
         """Ask for progress when somebody waits for it, and now and then to hear that etcd lives."""
+        most = _MOST_UNANSWERED if self._client.is_etcd else _MOST_UNANSWERED_BY_KINE
+        asked_at, unanswered = self._clock.monotonic(), 0
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_PULSE_SECONDS):
                     await self._wants_progress.wait()
             self._wants_progress.clear()
-            stream = self._stream
+            stream, now = self._stream, self._clock.monotonic()
+            if stream is None or self._last_heard > asked_at:
+                unanswered = 0
             if stream is None:
                 continue
-            if self._clock.monotonic() - self._last_heard > _SILENCE_SECONDS:
+            if unanswered >= most:
+                unanswered = 0
                 stream.give_up("its watch went silent")
-            else:
-                await stream.write_if_open(messages.progress_request())
+                continue
+            if now - asked_at >= _PULSE_SECONDS or not unanswered:
+                asked_at, unanswered = now, unanswered + 1
+            await stream.write_if_open(messages.progress_request())
 
     async def _probe(self) -> None:
         """Ask the quorum now and then, so that a hub without requests knows when it is cut off."""
