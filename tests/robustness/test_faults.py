@@ -19,6 +19,7 @@ from tempfile import mkdtemp
 import msgspec
 import pytest
 from tests.component.hub_wire import ROOT
+from tests.robustness.failover import WINDOW
 from tests.robustness.fault_runner import Round, Verdict
 
 from clusterspace.testing.etcd import find_etcd
@@ -27,6 +28,7 @@ SEED = int(os.environ.get("CLUSTERSPACE_FAULT_SEED") or SystemRandom().randrange
 ROUNDS = int(os.environ.get("CLUSTERSPACE_FAULT_ROUNDS") or 200)
 SECONDS = 6.0
 ROUNDS_OF_A_WORLD = 20
+DEATHS = 10
 PATIENCE = 180.0
 
 NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
@@ -129,6 +131,19 @@ def test_a_short_round_of_faults_is_survived(players: list[Player]) -> None:
 def test_what_was_told_survives_a_round_of_faults(players: list[Player], turn: int) -> None:
     verdict = play(players, Round(SEED + turn, SECONDS))
     assert verdict.problems == [], again(SEED + turn)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["silently", "with a refusal"])
+def test_writes_go_on_when_a_machine_dies(players: list[Player], way: str) -> None:
+    pauses = sorted(
+        pause
+        for turn in range(DEATHS)
+        for pause in play(players, Round(SEED + turn, 0.0, dies=way)).pauses
+    )
+    p99 = pauses[len(pauses) * 99 // 100]
+    print(f"{len(pauses)} clients: p50 {pauses[len(pauses) // 2]:.2f} s, p99 {p99:.2f} s")
+    assert p99 < WINDOW, "some client was not answered for as long as it was looked at"
 
 
 @pytest.mark.slow
