@@ -19,7 +19,7 @@ For one run of a command:
     tokens.py       `token`
     revocations.py  `certs revoke`, `revoked`, `reinstate`
     rotation.py     `certs rotate`: authorities and keys replaced, step by step
-    migration.py    `store migrate`: from SQLite to etcd, or back
+    migration.py    from SQLite to etcd, or back; what is in etcd backed up, restored, checked
     workloads.py    `promote`, `resume`
     why.py          `why`: the hub's objects read, the clusters concerned asked
 

@@ -1,4 +1,4 @@
-"""The objects of a hub moved from SQLite to etcd, or back: `clusterspace store migrate`.
+"""The objects of a hub moved from SQLite to etcd, or back; those in etcd backed up and restored.
 
 Every object is copied as it is stored, sealed or not, in the order in which they were created.
 Revisions go on far above those of the source, so every client lists again; none goes on from a
@@ -15,9 +15,11 @@ from typing import Any, Final
 
 import msgspec
 
+from clusterspace.apiserver.store import backups
 from clusterspace.apiserver.store.backups import RESTORE_JUMP
 from clusterspace.apiserver.store.encryption import HUB_IDENTITY
 from clusterspace.apiserver.store.etcd.client import EtcdSettings
+from clusterspace.apiserver.store.etcd.snapshots import EtcdInspection, inspect, read_snapshot
 from clusterspace.apiserver.store.etcd.store import EtcdStore
 from clusterspace.apiserver.store.files import STORE_FILE_NAME, StoreFile
 from clusterspace.apiserver.store.interface import ABSENT, KeyValue, Revision, Store
@@ -74,16 +76,7 @@ async def migrate(
             origin = await SqliteStore.open(file)  # refused while a hub has it
             stack.push_async_callback(origin.close)
             items = await _objects_of(origin)
-            ahead = origin.current_revision + RESTORE_JUMP
-            copy = await EtcdStore.open(etcd, ahead=ahead)
-            stack.push_async_callback(copy.close)
-            await _fill(copy, items, progress)
-            await copy.sync()
-            if await copy.verify():
-                raise StoreUnreadable("etcd does not have what was written to it: begin again")
-            moved = _compared(items, await _objects_of(copy), copy.current_revision)
-            await copy.finish_filling()
-            return moved
+            return await _fill_etcd(etcd, items, origin.current_revision, progress)
         if file.exists():
             raise StoreUnreadable(f"{file} is there already and is not overwritten")
         shared = await EtcdStore.open(etcd)
@@ -112,17 +105,67 @@ async def migrate(
         return moved
 
 
+async def back_up(etcd: EtcdSettings, target: Path) -> Moved:
+    """Write all that hubs have in etcd at one revision to a new file; they may go on meanwhile.
+
+    Values are copied as they are stored, sealed or not. The file appears complete and read back, or
+    not at all.
+    """
+    snapshot = await read_snapshot(etcd)
+    await asyncio.to_thread(backups.write_backup, snapshot.items, snapshot.revision, target)
+    return Moved(len(snapshot.items), digest_of(snapshot.items), snapshot.revision)
+
+
+async def restore(backup: Path, etcd: EtcdSettings, progress: Progress) -> Moved:
+    """Bring a backup, of whichever store, to an empty prefix of etcd.
+
+    StoreUnreadable where a hub has its objects already, whether it runs or not.
+    """
+    items, state = await asyncio.to_thread(backups.read_backup, backup)
+    in_order = sorted(items, key=lambda item: item.create_revision)
+    return await _fill_etcd(etcd, in_order, state.revision, progress)
+
+
+async def check(etcd: EtcdSettings) -> tuple[EtcdInspection, str]:
+    """Verify what hubs have in etcd, member by member; return that and its digest."""
+    found = await inspect(etcd)
+    return found, digest_of(found.snapshot.items)
+
+
+async def _fill_etcd(
+    etcd: EtcdSettings, items: list[KeyValue], revision: int, progress: Progress
+) -> Moved:
+    """Put objects that were elsewhere, up to a revision, into an empty prefix of etcd."""
+    copy = await EtcdStore.open(etcd, ahead=revision + RESTORE_JUMP)
+    try:
+        await _fill(copy, items, progress)
+        await copy.sync()
+        if await copy.verify():
+            raise StoreUnreadable("etcd does not have what was written to it: begin again")
+        moved = _compared(items, await _everything_in(copy), copy.current_revision)
+        # A crash before this line leaves a prefix that no hub opens.
+        await copy.finish_filling()
+    finally:
+        await copy.close()
+    return moved
+
+
 def _rename(draft: Path, file: Path) -> None:
     draft.rename(file)
     for leftover in draft.parent.glob(f"{draft.name}*"):
         leftover.unlink()
 
 
+async def _everything_in(store: Store) -> list[KeyValue]:
+    """Return what is stored, in the order in which it was created."""
+    items = (await store.range("/registry/")).items
+    return sorted(items, key=lambda item: item.create_revision)
+
+
 async def _objects_of(store: Store) -> list[KeyValue]:
     # What hubs on one etcd have in common is in the data directory of each: it is no object.
-    items = (await store.range("/registry/")).items
-    kept = [item for item in items if item.key not in (HUB_IDENTITY, _LEASE_KEY)]
-    return sorted(kept, key=lambda item: item.create_revision)
+    common = (HUB_IDENTITY, _LEASE_KEY)
+    return [item for item in await _everything_in(store) if item.key not in common]
 
 
 async def _fill(store: Store, items: list[KeyValue], progress: Progress) -> None:

@@ -1,14 +1,17 @@
 """Store files beside a running store: checking one, copying one, bringing a copy back.
 
+A backup is such a file wherever the objects are kept, so each is checked and restored the same way.
+
 A restored store must not continue the old count of revisions: clients may remember revisions that
 were made after the backup, and would take new events for old ones. So the revision jumps far ahead
 and everything below counts as compacted; every watcher is told so and lists again.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import apsw
@@ -22,7 +25,7 @@ from clusterspace.apiserver.store.files import (
     sync_directory,
     translated_errors,
 )
-from clusterspace.apiserver.store.interface import Revision
+from clusterspace.apiserver.store.interface import Event, EventType, KeyValue, Revision
 from clusterspace.apiserver.store.records import Record, State, load
 from clusterspace.errors import StoreCorrupt, StoreUnreadable
 
@@ -94,6 +97,48 @@ def back_up(source: Path, target: Path) -> State:
         raise StoreUnreadable(f"there is no directory {target.parent}: make it first")
     settle_log(source)
     return _make_file(target, lambda draft: _copy(source, draft))
+
+
+def write_backup(items: Iterable[KeyValue], revision: Revision, target: Path) -> State:
+    """Make a backup, as `back_up` does, of objects that are kept elsewhere; verify it.
+
+    They are as they were at `revision`; nothing from before is in it.
+    """
+    if not target.parent.is_dir():
+        raise StoreUnreadable(f"there is no directory {target.parent}: make it first")
+    in_order = sorted(items, key=lambda item: item.mod_revision)
+    for one, other in pairwise(in_order):
+        if one.mod_revision == other.mod_revision:
+            raise StoreCorrupt(
+                f"{one.key} and {other.key} have the same revision: no hub wrote that"
+            )
+
+    def fill(draft: Path) -> State:
+        with translated_errors(draft), closing(StoreFile.open(draft)) as file:
+            if in_order:
+                file.append([Event(EventType.PUT, item, None) for item in in_order])
+            file.rewrite_state(replace(file.state, revision=revision, oldest=revision))
+        with translated_errors(draft), closing(connect(draft, writable=True)) as copy:
+            copy.pragma("synchronous", "FULL")
+            copy.pragma("journal_mode", "delete")  # one file, as every backup
+            state = verify(draft, copy)
+        if read_backup(draft)[0] != in_order:
+            raise StoreCorrupt(f"{target} would not hold what was read: its disk may be broken")
+        return state
+
+    return _make_file(target, fill)
+
+
+def read_backup(path: Path) -> tuple[list[KeyValue], State]:
+    """Read what a backup or a store file holds, in the order of its changes, and verify it."""
+    if not path.is_file():
+        raise StoreUnreadable(f"there is no backup at {path}")
+    with translated_errors(path), closing(connect(path, writable=False)) as connection:
+        connection.execute("BEGIN")
+        state = read_state_of(path, connection)
+        index = load(read_records(connection, state), state).index
+    items = index.page("", start_after=None, limit=None, at=None).items
+    return sorted(items, key=lambda item: item.mod_revision), state
 
 
 def restore(backup: Path, target: Path, *, jump: int = RESTORE_JUMP) -> State:

@@ -92,7 +92,13 @@ class StatusAnswer:
 
 
 def range_request(
-    key: bytes, end: bytes = b"", *, limit: int = 0, revision: int = 0, keys_only: bool = False
+    key: bytes,
+    end: bytes = b"",
+    *,
+    limit: int = 0,
+    revision: int = 0,
+    keys_only: bool = False,
+    is_serializable: bool = False,
 ) -> bytes:
     """Ask for one key, or for those from `key` up to before `end`."""
     request = write_bytes_field(1, key)
@@ -102,6 +108,8 @@ def range_request(
         request += write_varint_field(3, limit)
     if revision:
         request += write_varint_field(4, revision)
+    if is_serializable:
+        request += write_varint_field(7, 1)
     if keys_only:
         request += write_varint_field(8, 1)
     return request

@@ -572,7 +572,7 @@ class EtcdStore(IndexedStore):
             key = self._names.from_etcd(stored.key)
             previous = changed[key] if key in changed else self._index.get(key)
             if not change.is_delete:
-                item = changed[key] = _item(self._names, stored)
+                item = changed[key] = item_of(self._names, stored)
                 yield Event(EventType.PUT, item, previous)
             elif previous is not None:
                 changed[key] = None
@@ -665,7 +665,7 @@ class EtcdStore(IndexedStore):
         differing: list[str] = []
         last: str | None = None
         names, keys_only = self._names, self._client.is_etcd
-        async for page in _pages(self._client, names, names.in_etcd(at), keys_only=keys_only):
+        async for page in pages_at(self._client, names, names.in_etcd(at), keys_only=keys_only):
             theirs = {
                 names.from_etcd(each.key): names.in_store(each.mod_revision) for each in page.items
             }
@@ -735,7 +735,8 @@ def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
         future.exception()  # whoever waited may have gone: nobody needs to hear of it
 
 
-def _item(names: KeyNames, stored: Stored) -> KeyValue:
+def item_of(names: KeyNames, stored: Stored) -> KeyValue:
+    """Return a key of etcd as the store calls it."""
     return KeyValue(
         names.from_etcd(stored.key),
         stored.value,
@@ -759,14 +760,7 @@ async def _claim(client: EtcdClient, names: KeyNames, prefix: str, ahead: int | 
     answer = await client.read(messages.RANGE, messages.range_request(names.marker))
     found = messages.read_range(answer).items
     if found and ahead is None:
-        value = found[0].value
-        if value.startswith(_FILLING):
-            raise StoreUnreadable(
-                f"{prefix} in etcd was being filled from elsewhere, and that was not finished:"
-                f" empty it (etcdctl del --prefix {prefix}/, etcdctl del clusterspace{prefix}),"
-                " and begin again"
-            )
-        return int(value.removeprefix(b"ahead ")) if value.startswith(b"ahead ") else 0
+        return marked_ahead(found[0].value, prefix)
     anything = messages.range_request(names.first, names.end, limit=1)
     others = messages.read_range(await client.read(messages.RANGE, anything)).items
     if found:
@@ -783,6 +777,17 @@ async def _claim(client: EtcdClient, names: KeyNames, prefix: str, ahead: int | 
     return ahead or 0
 
 
+def marked_ahead(mark: bytes, prefix: str) -> int:
+    """Return by how much the revisions of a marked prefix are ahead of etcd's."""
+    if mark.startswith(_FILLING):
+        raise StoreUnreadable(
+            f"{prefix} in etcd was being filled from elsewhere, and that was not finished:"
+            f" empty it (etcdctl del --prefix {prefix}/, etcdctl del clusterspace{prefix}),"
+            " and begin again"
+        )
+    return int(mark.removeprefix(b"ahead ")) if mark.startswith(b"ahead ") else 0
+
+
 async def _load(
     client: EtcdClient, names: KeyNames, *, at: int | None = None
 ) -> tuple[Index, Revision]:
@@ -797,10 +802,10 @@ async def _load(
         base = max(1, present - HISTORY) if at is None else names.in_etcd(at) or present
         try:
             try:
-                items = [_item(names, each) async for each in _all(client, names, base)]
+                items = [item_of(names, each) async for each in _all(client, names, base)]
             except Compacted:
                 base = await _oldest(client, names, base) or present
-                items = [_item(names, each) async for each in _all(client, names, base)]
+                items = [item_of(names, each) async for each in _all(client, names, base)]
         except Compacted:
             continue  # it was compacted while it was read
         return Index(items, revision=names.in_store(base)), names.in_store(present)
@@ -819,18 +824,32 @@ async def _oldest(client: EtcdClient, names: KeyNames, base: int) -> int:
 
 
 async def _all(client: EtcdClient, names: KeyNames, at: int) -> AsyncGenerator[Stored]:
-    async for page in _pages(client, names, at):
+    async for page in pages_at(client, names, at):
         for item in page.items:
             yield item
 
 
-async def _pages(
-    client: EtcdClient, names: KeyNames, at: int, *, keys_only: bool = False
+async def pages_at(
+    client: EtcdClient,
+    names: KeyNames,
+    at: int,
+    *,
+    keys_only: bool = False,
+    is_serializable: bool = False,
 ) -> AsyncGenerator[RangeAnswer]:
+    """Read everything as it was at a revision of etcd; `Compacted` when it is forgotten.
+
+    `is_serializable` has a member answer from its own data, without asking the others.
+    """
     start = names.first
     while True:
         request = messages.range_request(
-            start, names.end, limit=PAGE, revision=at, keys_only=keys_only
+            start,
+            names.end,
+            limit=PAGE,
+            revision=at,
+            keys_only=keys_only,
+            is_serializable=is_serializable,
         )
         page = messages.read_range(await client.read(messages.RANGE, request))
         yield page
