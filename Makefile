@@ -5,6 +5,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 ARGS ?=
+STORE ?=
 
 # What was compiled once is kept, whatever the shell says: else each start compiles it all again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -29,7 +30,8 @@ help: ## List these commands
 up: .venv/runtime ## Set up what is missing and start a fleet (data in .clusterspace, Ctrl-C stops it)
 	@$(BIN)/clusterspace up --demo --data-dir .clusterspace $(ARGS)
 
-test: .venv/development ## Run everything that must pass (ARGS="-k name" to choose)
+test: export CLUSTERSPACE_TEST_STORE := $(STORE)
+test: .venv/development ## Run everything that must pass (ARGS="-k name" to choose, STORE=etcd for hubs on etcd)
 	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 3 -m "not slow and not bench" $(ARGS)
 
 check: lint ## The loop while writing: format, lint, types, layers, unit and meta tests

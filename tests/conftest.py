@@ -184,7 +184,9 @@ def _configure_logs() -> None:
             structlog.processors.KeyValueRenderer(key_order=["level", "event"]),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(),
+        # Not wherever it is at the time: a command that is run within a test writes elsewhere, and
+        # what hubs log beside it is not what it says.
+        logger_factory=structlog.WriteLoggerFactory(sys.stdout),
         cache_logger_on_first_use=False,
     )
 

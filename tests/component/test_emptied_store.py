@@ -20,6 +20,7 @@ from clusterspace.roots.settings import HubSettings
 LEASE = ResourcePath(LEASES, "kube-system", CONTROLLERS_LEASE)
 
 
+@pytest.mark.sqlite("it empties the file")
 async def test_a_store_without_a_byte_beside_certificates_does_not_start_as_an_empty_hub(
     tmp_path: Path,
 ) -> None:

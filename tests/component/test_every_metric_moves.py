@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
 from prometheus_client.registry import Collector
 from tests.component.gateway.fleet_site import (
     MASTERS_TRAVEL,
@@ -138,6 +139,7 @@ async def product(directory: Path) -> AsyncGenerator[Site]:
         yield site
 
 
+@pytest.mark.sqlite("the commits of a file are counted; those of etcd move elsewhere")
 async def test_every_documented_metric_moves_when_the_product_runs(
     tmp_path: Path, logged_errors: list[str]
 ) -> None:

@@ -54,6 +54,7 @@ def count(logs: Sequence[object], event: str) -> int:
     return sum(isinstance(each, dict) and each["event"] == event for each in logs)
 
 
+@pytest.mark.sqlite("it fills the disk of the file")
 async def test_a_hub_restarted_on_a_full_disk_is_read_only_and_says_so(
     small_disk: Path, logged_errors: list[str]
 ) -> None:

@@ -55,6 +55,7 @@ async def maps_of(settings: HubSettings, *created: str) -> list[Object]:
             ]
 
 
+@pytest.mark.sqlite("it moves from a file, and back to one")
 async def test_a_hub_moves_to_etcd_and_back(tmp_path: Path, etcd: EtcdCluster) -> None:
     settings = etcd.at(f"/{uuid.uuid4()}")
     servers = ",".join(settings.servers)
@@ -102,6 +103,7 @@ async def test_versions_from_before_are_told_410_and_never_waited_for(
         await store.close()
 
 
+@pytest.mark.sqlite("it moves from a file, and back to one")
 async def test_what_is_in_use_or_not_empty_is_refused(tmp_path: Path, etcd: EtcdCluster) -> None:
     settings = etcd.at(f"/{uuid.uuid4()}")
     servers = ",".join(settings.servers)

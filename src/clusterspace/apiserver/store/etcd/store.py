@@ -605,7 +605,7 @@ class EtcdStore(IndexedStore):
         """Ask the quorum now and then, so that a hub without requests knows when it is cut off."""
         while True:
             await self._clock.sleep(_PROBE_SECONDS)
-            with suppress(StoreUnavailable):  # it is noted
+            with suppress(StoreUnavailable, StoreClosed):  # it is noted; and `close` ends this, too
                 await self.sync()
 
     async def _run(self) -> None:
