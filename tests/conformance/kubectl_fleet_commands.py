@@ -300,6 +300,12 @@ OF_THE_FLEET: Final = (
         omits("west"),
         given=("x", "y"),
     ),
+    works(
+        "-n NS get cm --field-selector data.a=c",
+        prints("y.clusterspace.east ", "y.clusterspace.west "),
+        omits("x."),
+        given=("x", "y"),
+    ),
     works("get nodes", prints("east-node-0.clusterspace.east ", "west-node-0.clusterspace.west ")),
     works(
         "describe node east-node-0.clusterspace.east",

@@ -35,7 +35,7 @@ from clusterspace.errors import (
     Forbidden,
     ServiceUnavailable,
 )
-from clusterspace.fleet.gateway.answers.list_all import NOT_OLDER, Slice
+from clusterspace.fleet.gateway.answers.list_all import EXACT, NOT_OLDER, Slice
 from clusterspace.fleet.gateway.clusters import LOOK_SECONDS, Link
 from clusterspace.fleet.gateway.fanout import FleetContext, ask_for_list
 from clusterspace.fleet.gateway.merge.failures import Reply
@@ -75,7 +75,8 @@ class ClusterRequests:
         query = context.info.query
         own = context.query_for(context.route.naming_in(cluster), without_options(query))
         # Rows without their objects could not be told apart.
-        includes = query.get("includeObject") == "Object"
+        is_filtered = context.field_filter is not None and context.representation.is_table
+        includes = query.get("includeObject") == "Object" and not is_filtered
         beside = (("includeObject", "Object"),) if includes else ()
         self._query = Query((*own.pairs, *beside))
 
@@ -83,6 +84,13 @@ class ClusterRequests:
         """Ask how the cluster begins: a list not older than a version, or just its version."""
         match = NOT_OLDER if version not in ("", "0") else ""
         return await self.page(link, Slice(_MOST_AT_ONCE if is_all else 1, "", version, match))
+
+    async def state_at(self, link: Link, version: str) -> Reply:
+        """Ask for all there was at a version, or all there is: what a client has that goes on.
+
+        In one piece, so that it is of one moment.
+        """
+        return await self.page(link, Slice(0, "", version, EXACT if version else ""))
 
     async def page(self, link: Link, wanted: Slice) -> Reply:
         """Ask for some of a list."""

@@ -35,6 +35,7 @@ from clusterspace.kube import statuses
 from clusterspace.kube.objects import find_at
 
 NOT_OLDER: Final = "NotOlderThan"
+EXACT: Final = "Exact"
 _PAGING: Final = frozenset({"limit", "continue", "resourceVersion", "resourceVersionMatch"})
 _MOST_DIGITS: Final = 18
 _MOST_TOGETHER: Final = 8

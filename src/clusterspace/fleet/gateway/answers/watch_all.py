@@ -142,9 +142,12 @@ async def _open(context: FleetContext, options: WatchOptions) -> Opening:
         copied = wanted.keys() if options.version not in ("", "0") else all_clusters
 
     async def first_page(link: Link) -> Reply:
+        requests = ClusterRequests(context, link.cluster)
+        if context.field_filter is not None and (link.cluster in followed or options.starts_now):
+            # An object that stops to match is told as DELETED to who has it, and to nobody else.
+            return await requests.state_at(link, followed.get(link.cluster, ""))
         if link.cluster in followed:
             return Reply(link.cluster, 200)  # it goes on from where it was: nothing to be asked
-        requests = ClusterRequests(context, link.cluster)
         version = wanted.get(link.cluster, "")
         return await requests.first_page(link, version, is_all=not options.starts_now)
 
@@ -161,7 +164,7 @@ async def _open(context: FleetContext, options: WatchOptions) -> Opening:
     listed = [each.listed for each in fanned.replies if each.listed is not None]
     return Opening(
         followed=followed,
-        listed=() if targets.witnesses else listed,
+        listed=[each for each in listed if each.cluster not in (*followed, *targets.witnesses)],
         kinds=listed,
         silent=[each for each in lost if each not in followed],
         copied=copied,
@@ -216,6 +219,7 @@ async def _start(context: FleetContext, options: WatchOptions) -> "_Watch":
         wants_initial_end=bool(options.sends_initial),
         most_objects=context.fleet.limits.watched_objects,
         is_written=is_written,
+        field_filter=context.field_filter,
     )
     client = ClientStream(stream, slow_seconds=context.fleet.limits.slow_seconds)
     merged = MergedStream(merger, client, hub.clock, hub.random, opening.copied)
@@ -258,11 +262,13 @@ class _Watch:
         for page in opening.kinds:
             merger.learn(page)
         for cluster, version in opening.followed.items():
-            merger.follow(context.naming_in(cluster), version)
+            state = next((each for each in opening.kinds if each.cluster == cluster), None)
+            merger.follow(context.naming_in(cluster), version, state)
             yield ClusterFeed(context, cluster, self._stream)
         for page in opening.listed:
             if self._options.starts_now:
-                merger.follow(page.naming, page.metadata.resource_version)
+                state = page if context.field_filter is not None else None
+                merger.follow(page.naming, page.metadata.resource_version, state)
                 yield ClusterFeed(context, page.cluster, self._stream)
             else:
                 merger.splice(page.naming, is_awaited=True)

@@ -37,6 +37,7 @@ from dataclasses import dataclass, field, replace
 from clusterspace.errors import AnswerOverrun, ClusterMisbehaved, Expired
 from clusterspace.fleet.gateway.merge.events import (
     Change,
+    Event,
     Head,
     Item,
     Style,
@@ -44,6 +45,7 @@ from clusterspace.fleet.gateway.merge.events import (
     read_event,
     read_items,
 )
+from clusterspace.fleet.gateway.merge.field_filters import FieldFilter
 from clusterspace.fleet.gateway.merge.lists import ClusterList
 from clusterspace.fleet.gateway.merge.versions import RunningVector, is_lower, placed
 from clusterspace.fleet.gateway.routes import Naming
@@ -70,6 +72,10 @@ class SentObjects:
             self._states.pop(head.key, None)
         else:
             self._states[head.key] = _state_of(head)
+
+    def knows(self, head: Head) -> bool:
+        """Whether the client has the object, in whichever state."""
+        return head.key in self._states
 
     def has(self, head: Head) -> bool:
         """Whether just this state was the last one sent of the object."""
@@ -151,8 +157,10 @@ class WatchMerger:
         wants_initial_end: bool = False,
         most_objects: int = sys.maxsize,
         is_written: Callable[[str, Head], bool] = lambda _cluster, _head: False,
+        field_filter: FieldFilter | None = None,
     ) -> None:
         self._style = style
+        self._filter = field_filter
         self._is_written = is_written
         """Whether the client has just written an object of a cluster, or is about to."""
         self._most_objects = most_objects
@@ -162,9 +170,16 @@ class WatchMerger:
         self._awaited: set[str] = set()
         self._vector = RunningVector()
 
-    def follow(self, naming: Naming, version: str) -> None:
-        """Take in a cluster of which the client has everything up to this version."""
-        self._members[naming.cluster] = _Member(naming, None, None)
+    def follow(self, naming: Naming, version: str, state: ClusterList | None = None) -> None:
+        """Take in a cluster of which the client has everything up to this version.
+
+        `state` is what that is, where it is known. With a filter it must be.
+        """
+        sent = None if state is None else SentObjects()
+        if sent is not None and state is not None:
+            for item in read_items(state):
+                sent.note(Change.ADDED, item.head)
+        self._members[naming.cluster] = _Member(naming, None, sent)
         self._move(self._members[naming.cluster], version)
 
     def splice(self, naming: Naming, *, is_awaited: bool = False) -> None:
@@ -196,6 +211,12 @@ class WatchMerger:
             self._move(member, version)
             return []
         member.columns = item.listed.columns
+        if self._filter is not None:
+            event = self._judged(self._filter, member, event, event.change)
+            item = event.item
+            if event.change is None:
+                self._move(member, version)
+                return []
         was_sent = member.sent is not None and member.sent.has(item.head)
         if was_sent and event.change is not Change.DELETED:
             self._move(member, version)
@@ -206,6 +227,24 @@ class WatchMerger:
         # The bookmark goes out in the same step. A client that breaks off between the two is told
         # 410 when it goes on: a version of one cluster is never continued from.
         return [self._emit(member, event.change, item, version, stamp=version), *self.bookmark()]
+
+    def _judged(
+        self, field_filter: FieldFilter, member: _Member, event: Event, change: Change
+    ) -> Event:
+        """Return an event as it is to who sees what matches alone; no change if it is none.
+
+        As a kube-apiserver tells it: what matches now and did not is ADDED, what did and no longer
+        does is DELETED.
+        """
+        listed = event.item.listed
+        fits = change is not Change.DELETED and all(field_filter.matches(listed))
+        # Where it could not be found out what the client has, it may have it: a cache that is told
+        # of the end of what it does not have is none the worse.
+        had = member.sent is None or member.sent.knows(event.item.head)
+        item = Item(event.item.head, field_filter.reduce(listed))
+        if fits:
+            return Event(Change.MODIFIED if had else Change.ADDED, item)
+        return Event(Change.DELETED if had else None, item)
 
     def require_no_return(self, cluster: str, current: str) -> None:
         """Raise "too large resource version" when a cluster is behind what was sent of it."""
