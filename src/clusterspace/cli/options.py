@@ -95,6 +95,15 @@ deletion_budget_option: Final = click.option(
     "their templates: more than so many, and than such a share of what is there, wait for "
     "`clusterspace resume`. `off` never waits.",
 )
+allow_view_option: Final = click.option(
+    "--allow-view",
+    "allows_view",
+    type=click.BOOL,
+    default=True,
+    show_default=True,
+    help="Let users of the fleet reach the cluster through its agent, with the rights that the "
+    "cluster itself gives them.",
+)
 hub_kubeconfig_option: Final = click.option(
     "--hub-kubeconfig",
     type=click.Path(dir_okay=False, path_type=Path),

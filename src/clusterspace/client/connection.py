@@ -20,9 +20,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from io import BytesIO
 from random import Random
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from clusterspace import __version__
@@ -95,6 +96,34 @@ class WriteGuard(Protocol):
         ...
 
 
+ProtocolT = TypeVar("ProtocolT", bound=asyncio.Protocol)
+
+
+class Dialer(Protocol):
+    """Opens what a connection is made of where no address is dialled: a stream of a tunnel."""
+
+    def open(self, make_protocol: Callable[[], ProtocolT]) -> tuple[asyncio.Transport, ProtocolT]:
+        """Open a stream at once; a ClusterUnreachable, nothing sent, when there can be none."""
+        ...
+
+
+class _StreamConnector(aiohttp.BaseConnector):
+    """Makes the connections of a pool out of the streams of a dialer."""
+
+    def __init__(self, dialer: Dialer, keepalive_seconds: float) -> None:
+        super().__init__(keepalive_timeout=keepalive_seconds, limit=0)
+        self._dialer = dialer
+
+    async def _create_connection(
+        self,
+        req: Any,
+        traces: Any,
+        timeout: Any,  # noqa: ASYNC109 - as the library has it; nothing here waits
+    ) -> ResponseHandler:
+        del req, traces, timeout
+        return self._dialer.open(self._factory)[1]
+
+
 _USER_AGENT: Final = f"clusterspace/{__version__}"
 _LARGE_BODY: Final = 1 << 20
 _READ_BUFFER: Final = 256 * 1024
@@ -122,6 +151,7 @@ class Pool:
         limits: ConnectionLimits,
         resolve: Resolve,
         guard: WriteGuard | None = None,
+        dialer: Dialer | None = None,
     ) -> None:
         self.material: TlsMaterial = credential.material
         self.credential = credential
@@ -129,13 +159,17 @@ class Pool:
         self._settings = settings
         self._limits = limits
         context = client_context(settings.trust, credential.material) if settings.is_tls else True
-        connector = aiohttp.TCPConnector(
-            limit=0,  # the semaphores are the bound, one for requests and one for streams
-            ssl=context,
-            keepalive_timeout=limits.keepalive_seconds,
-            resolver=JudgingResolver(settings.address_rules, resolve),
-            socket_factory=self._make_socket,
-        )
+        connector: aiohttp.BaseConnector
+        if dialer is not None:
+            connector = _StreamConnector(dialer, limits.keepalive_seconds)
+        else:
+            connector = aiohttp.TCPConnector(
+                limit=0,  # the semaphores are the bound, one for requests and one for streams
+                ssl=context,
+                keepalive_timeout=limits.keepalive_seconds,
+                resolver=JudgingResolver(settings.address_rules, resolve),
+                socket_factory=self._make_socket,
+            )
         self._session = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -248,7 +282,7 @@ class Connection:
     a get waiting. Every request has a deadline; reads are repeated where `retries` allows it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - how one cluster is reached, and each of it may differ
         self,
         settings: ConnectionSettings,
         *,
@@ -258,8 +292,13 @@ class Connection:
         limits: ConnectionLimits | None = None,
         resolve: Resolve = look_up,
         guard: WriteGuard | None = None,
+        dialer: Dialer | None = None,
     ) -> None:
+        if dialer is not None and settings.is_tls:
+            raise ValueError("the end of a tunnel is spoken to in plain HTTP: the tunnel is TLS")
         self.settings = settings
+        self.dialer = dialer
+        """Opens streams to the cluster, where nobody can dial its address."""
         self._guard = guard
         self.resolve = resolve
         self.credentials = credentials or Credentials(settings, clock)
@@ -390,7 +429,12 @@ class Connection:
         if pool is None or pool.material != credential.material:
             try:
                 pool = self._pool = Pool(
-                    self.settings, credential, self._limits, self.resolve, self._guard
+                    self.settings,
+                    credential,
+                    self._limits,
+                    self.resolve,
+                    self._guard,
+                    self.dialer,
                 )
             except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
                 why = f"the certificates cannot be used: {error}"

@@ -113,6 +113,8 @@ class ConnectionSettings:
     compresses: bool = True
     address_rules: AddressRules | None = None
     """Where we may be led. None for what an operator wrote: a kubeconfig leads anywhere."""
+    is_tunnelled: bool = False
+    """Whether `server` is no address: what is sent goes through the tunnel its agent keeps."""
 
     def __post_init__(self) -> None:
         place = f"cluster {self.cluster}"

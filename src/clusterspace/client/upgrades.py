@@ -15,6 +15,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from clusterspace.aio.byte_streams import ByteStream, SocketStream, TlsStream
+from clusterspace.aio.multiplexer import TransportStream
 from clusterspace.client.connection import Connection, base_headers, keep_alive
 from clusterspace.client.endpoints import dial
 from clusterspace.client.requests import (
@@ -245,6 +246,8 @@ async def _read_head(cluster: str, answers: _Answers) -> ResponseHead:
 async def _dial(connection: Connection) -> ByteStream:
     """Connect to the cluster, through its proxy if it has one, and encrypt if it does."""
     settings = connection.settings
+    if connection.dialer is not None:
+        return connection.dialer.open(TransportStream)[1]
     material = (await connection.credentials.get()).material
     context = client_context(settings.trust, material) if settings.is_tls else None
     host, port = _address_of(settings.server)

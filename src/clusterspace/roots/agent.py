@@ -17,7 +17,7 @@ from typing import Final
 import structlog
 
 from clusterspace.aio.clocks import Clock, SystemClock
-from clusterspace.aio.tasks import Supervisor, Tasks, keep_all, report
+from clusterspace.aio.tasks import Supervisor, Tasks, keep_all, report, restarts
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import KubeconfigCredentials
@@ -37,8 +37,9 @@ from clusterspace.fleet.membership.registration import (
     read_registration,
 )
 from clusterspace.fleet.membership.status import PullStatus, StatusSettings
+from clusterspace.fleet.membership.tunnels import ViewTunnels
 from clusterspace.kube.objects import Object
-from clusterspace.roots.clients import connect
+from clusterspace.roots.clients import LIMITS, connect
 from clusterspace.roots.processes import answer_of, process_identity, stop_event
 from clusterspace.roots.settings import AgentSettings
 
@@ -76,6 +77,10 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
         reporting = connect(hub_settings, clock, credentials=credentials)
         stack.push_async_callback(reporting.connection.close)
 
+        # What users ask is theirs, and no write of this agent: no guard, and no queue with others.
+        viewed = connect(settings.member, clock, LIMITS)
+        stack.push_async_callback(viewed.connection.close)
+
         async def reach(_cluster: Object) -> ClusterClient:
             return member
 
@@ -85,7 +90,19 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
             events = EventRecorder(hub, component=_COMPONENT, clock=clock)
             execution = Execution(hub, caches, events, reach, agent_of=name, limits=limits)
             manager = ControllerManager(caches, events, (execution,), clock=clock, random=random)
-            await manager.run()
+            tunnels = ViewTunnels(
+                reporting,
+                name,
+                viewed.connection,
+                credentials=credentials,
+                random=random,
+                look_seconds=settings.tunnel_seconds,
+            )
+            # With the lead: of two agents of one cluster, one is what it is reached through.
+            async with Supervisor(clock, report) as tasks:
+                if settings.allows_view:
+                    tasks.keep("tunnels", tunnels.run, restart=restarts)
+                await manager.run()
 
         async def lead() -> None:
             while True:

@@ -12,7 +12,14 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from clusterspace.aio.clocks import Clock, SystemClock
-from clusterspace.client.connection import Connection, ConnectionLimits, Connections, WriteGuard
+from clusterspace.apiserver.http.agent_tunnels import AgentTunnels
+from clusterspace.client.connection import (
+    Connection,
+    ConnectionLimits,
+    Connections,
+    Dialer,
+    WriteGuard,
+)
 from clusterspace.client.endpoints import LOOPBACK, AddressRules, Network, look_up, read_address
 from clusterspace.client.kubeconfig import (
     in_cluster_settings,
@@ -94,11 +101,16 @@ def connect(
     return ClusterClient(connection)
 
 
-def open_connections(clock: Clock) -> Connections:
+def open_connections(clock: Clock, tunnels: AgentTunnels | None = None) -> Connections:
     """Return connections to members, none of them open yet."""
 
     def open_one(settings: ConnectionSettings) -> Connection:
-        return Connection(settings, clock=clock, random=SystemRandom(), limits=LIMITS)
+        dialer: Dialer | None = None
+        if tunnels is not None and settings.is_tunnelled:
+            dialer = tunnels.dialer(settings.cluster)
+        return Connection(
+            settings, clock=clock, random=SystemRandom(), limits=LIMITS, dialer=dialer
+        )
 
     return Connections(open_one)
 

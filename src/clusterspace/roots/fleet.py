@@ -11,6 +11,8 @@ import structlog
 
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor, keep_all, report
+from clusterspace.apis.tunnels import TunnelServer
+from clusterspace.apiserver.http.agent_tunnels import AgentTunnels
 from clusterspace.apiserver.http.users import CertificateLogin
 from clusterspace.apiserver.identity.credentials_in_use import CredentialsInUse
 from clusterspace.client.requests import AnswerMemory
@@ -30,19 +32,26 @@ from clusterspace.fleet.gateway.clusters import Directory, Lapses
 from clusterspace.fleet.gateway.fanout import Fleet
 from clusterspace.fleet.gateway.rights import HubRights
 from clusterspace.fleet.gateway.routes import HUB
-from clusterspace.fleet.membership.connections import user_settings
+from clusterspace.fleet.membership.connections import view_settings
+from clusterspace.fleet.membership.tunnels import TunnelAnnouncement
 from clusterspace.kube import statuses
 from clusterspace.roots.audit_logs import open_audit
 from clusterspace.roots.chains import fleet_handler, fleet_recheck
 from clusterspace.roots.clients import LIMITS, connect, member_rules, open_connections
 from clusterspace.roots.fairness import FollowedFlows
-from clusterspace.roots.installation import Installation, server_url, write_private
+from clusterspace.roots.installation import (
+    Installation,
+    advertised_address,
+    server_url,
+    write_private,
+)
 from clusterspace.roots.kubeconfigs import FLEET_CONTEXT, kubeconfig_of
 from clusterspace.roots.processes import (
     answer_of,
     api_server,
     cancelled_by,
     process_tasks,
+    server_identity,
     stop_event,
     warn_of_full_rights,
 )
@@ -73,10 +82,11 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         credentials = KubeconfigCredentials(read_hub, settings.hub, clock)
         hub = connect(replace(settings.hub, cluster=HUB), clock, LIMITS, credentials)
         stack.push_async_callback(hub.connection.close)
-        members = open_connections(clock)
+        tunnels = AgentTunnels(server_identity(settings.data_dir), clock)
+        members = open_connections(clock, tunnels)
         stack.push_async_callback(members.close)
         rules = await member_rules(settings.hub, settings.member_cidrs)
-        directory = Directory(hub, members, partial(user_settings, rules))
+        directory = Directory(hub, members, partial(view_settings, rules), tunnels)
         fleet = build_fleet(settings, hub, directory, clock)
         documents = Documents(clock, seconds_each=settings.limits.document_seconds)
         audit = stack.enter_context(open_audit(settings, installation.audit_file, clock))
@@ -125,7 +135,12 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         async def drain() -> None:
             documents.is_ready = False
             await server.send_away(settings.shutdown_delay)
-            await server.drain(_DRAIN_SECONDS, end_streams=fleet.streams.end_all)
+
+            def end_streams() -> None:
+                fleet.streams.end_all()
+                tunnels.end_all()
+
+            await server.drain(_DRAIN_SECONDS, end_streams=end_streams)
 
         stack.push_async_callback(drain)
         documents.is_ready = True
@@ -136,9 +151,27 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
             content = kubeconfig_of({FLEET_CONTEXT: url}, tls.authorities.bundle, AuthInfo())
             write_private(installation.kubeconfig, content)
 
+        def describe() -> TunnelServer:
+            where = settings.advertised_url or advertised_url(settings, server.addresses[0][1])
+            return TunnelServer(tunnels.identity, where, tls.authorities.bundle)
+
+        announcement = TunnelAnnouncement(hub, describe, clock)
+        keep_all(tasks, {"tunnel announcement": announcement.run})
         write_kubeconfig(clock.now())
         keep_all(tasks, tls.tasks(clock, server, write_kubeconfig))
         yield RunningFleet(url, fleet)
+
+
+def advertised_url(settings: FleetSettings, port: int) -> str:
+    """Return where agents reach a server, unless its operator says where.
+
+    A server that listens on every address is known to others by its first name, or else by its
+    address in the network.
+    """
+    host = settings.host
+    if not host or host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not listened on
+        host = next(iter(settings.server_names), "") or advertised_address(host) or host
+    return server_url(host, port)
 
 
 def build_fleet(

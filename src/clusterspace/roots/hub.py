@@ -10,6 +10,7 @@ from typing import Final
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.aio.tasks import Supervisor, keep_all, report
 from clusterspace.apis.clusters import SYSTEM_NAMESPACE
+from clusterspace.apis.tunnels import TunnelServer
 from clusterspace.apiserver.access.authorizer import build_access
 from clusterspace.apiserver.access.changes import AccessChanges
 from clusterspace.apiserver.access.reviews import Reviews
@@ -17,6 +18,8 @@ from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.flagz import Flagz
 from clusterspace.apiserver.health import Components
+from clusterspace.apiserver.http.agent_tunnels import AgentTunnels
+from clusterspace.apiserver.hub_leases import HubLeases
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.identity.authority import Authority
 from clusterspace.apiserver.identity.oidc import OidcTokens
@@ -26,7 +29,8 @@ from clusterspace.apiserver.verbs.proxy import ClusterProxy
 from clusterspace.apiserver.verbs.read import computed_verbs
 from clusterspace.client.endpoints import AddressRules
 from clusterspace.errors import StoreFull
-from clusterspace.fleet.membership.connections import user_settings
+from clusterspace.fleet.membership.connections import view_settings
+from clusterspace.fleet.membership.tunnels import TunnelAnnouncement
 from clusterspace.roots import hub_state
 from clusterspace.roots.audit_logs import open_audit
 from clusterspace.roots.chains import hub_handler, hub_recheck
@@ -35,7 +39,13 @@ from clusterspace.roots.config_files import issuer_tasks, load_issuers, load_tok
 from clusterspace.roots.fairness import OwnFlows
 from clusterspace.roots.hub_state import bootstrap, build_state, by_one_hub, housekeeping, own_tasks
 from clusterspace.roots.installation import Installation, advertised_address, server_url
-from clusterspace.roots.processes import api_server, process_tasks, stay_until, stop_event
+from clusterspace.roots.processes import (
+    api_server,
+    process_tasks,
+    server_identity,
+    stay_until,
+    stop_event,
+)
 from clusterspace.roots.settings import HubSettings
 from clusterspace.roots.stores import hub_store_tasks, open_store, share_identity
 from clusterspace.roots.tls import ServerTls
@@ -84,9 +94,11 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         issuers = OidcTokens(load_issuers(settings.authentication_file), clock)
         identity = Authentication(hub, keys, load_tokens(settings.token_auth_file), issuers)
         await identity.revoked.load()
-        members = open_connections(clock)
+        tunnels = AgentTunnels(server_identity(settings.data_dir), clock)
+        members = open_connections(clock, tunnels)
         stack.push_async_callback(members.close)
-        proxy = ClusterProxy(members, partial(user_settings, rules), settings.identities)
+        reach = partial(view_settings, rules)
+        proxy = ClusterProxy(members, reach, settings.identities, tunnels)
         authenticator, authorizer = identity.authenticator(), access.authorizer
         verbs = {**Reviews(authorizer).verbs(), **identity.verbs(authorizer), **proxy.verbs()}
         verbs |= computed_verbs("/componentstatuses", Components())
@@ -129,13 +141,22 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         keep_all(tasks, {"open streams": recheck.run, "changes of rights": changes.run})
         keep_all(tasks, tls.tasks(clock, server, write_kubeconfigs, use_keys))
         keep_all(tasks, issuer_tasks(settings.authentication_file, issuers, clock, recheck.changed))
+        # Without an address: agents know the hub by the one that they were registered with.
+        own_tunnels = TunnelServer(tunnels.identity)
+        announcement = TunnelAnnouncement(HubLeases(hub), lambda: own_tunnels, clock)
+        keep_all(tasks, {"tunnel announcement": announcement.run})
         if unfinished is not None:
             tasks.spawn("bootstrap", unfinished)
 
         async def drain() -> None:
             app.health.is_ready = False
             await server.send_away(settings.shutdown_delay)
-            await server.drain(_DRAIN_SECONDS, end_streams=hub.feeds.end_all)
+
+            def end_streams() -> None:
+                hub.feeds.end_all()
+                tunnels.end_all()
+
+            await server.drain(_DRAIN_SECONDS, end_streams=end_streams)
 
         # Callbacks run in the reverse of this order: requests end first, then the tasks that
         # write on their own, then what both stand on.

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import hashlib
 import os
 import signal
 import socket
@@ -9,6 +10,7 @@ import ssl
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Final, TypeVar
 from uuid import uuid4
 
@@ -51,6 +53,16 @@ def process_identity() -> str:
     Host and number are for people. In containers every process may be number 1 of its host.
     """
     return f"{socket.gethostname()}_{os.getpid()}_{uuid4().hex[:8]}"
+
+
+def server_identity(data_dir: Path) -> str:
+    """Return what agents know a server by: the same after a restart, and another for each server.
+
+    >>> len(server_identity(Path("data")))
+    16
+    """
+    place = f"{socket.gethostname()}:{data_dir.resolve()}"
+    return hashlib.sha256(place.encode()).hexdigest()[:16]
 
 
 def stop_event(*, again: asyncio.Event | None = None) -> asyncio.Event:

@@ -24,6 +24,7 @@ from clusterspace.fleet.membership.leases import MonitorSettings, RenewalSetting
 from clusterspace.fleet.membership.member_clusters.controller import MemberClusterSettings
 from clusterspace.fleet.membership.registration import LOOK_SECONDS
 from clusterspace.fleet.membership.status import FREQUENCY_SECONDS
+from clusterspace.fleet.membership.tunnels import LOOK_SECONDS as TUNNEL_SECONDS
 from clusterspace.sim.nodes import NodeShape
 from clusterspace.sim.pods import Pace
 
@@ -155,6 +156,8 @@ class FleetSettings(ServerSettings):
     limits: FleetLimits = field(default_factory=FleetLimits)
     read_hub: ReadSettings | None = None
     """Reads `hub` again from where it came from, if it came from a file."""
+    advertised_url: str = ""
+    """Where agents of Pull clusters reach this server, when it is not where it listens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,3 +221,7 @@ class AgentSettings:
     registration_seconds: float = LOOK_SECONDS
     leadership: LeaseTimings = field(default_factory=LeaseTimings)
     deletions: DeletionLimits = field(default_factory=DeletionLimits)
+    allows_view: bool = True
+    """Whether users reach the member through the agent, with the rights that it gives them."""
+    tunnel_seconds: float = TUNNEL_SECONDS
+    """How often the agent looks which servers it is to keep a tunnel to."""

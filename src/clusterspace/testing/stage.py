@@ -271,7 +271,9 @@ async def unregister(fleet: Fleet, name: str, member: Side | None, **options: An
 
 
 @asynccontextmanager
-async def running_agent(member: Side) -> AsyncGenerator[asyncio.Task[None]]:
+async def running_agent(
+    member: Side, *, allows_view: bool = True
+) -> AsyncGenerator[asyncio.Task[None]]:
     """Run the agent of a member, fifty times faster than the product does."""
     settings = AgentSettings(
         member.settings,
@@ -279,6 +281,8 @@ async def running_agent(member: Side) -> AsyncGenerator[asyncio.Task[None]]:
         thresholds=Thresholds(success_seconds=0.4, failure_seconds=0.4),
         lease=RenewalSettings(renew_seconds=0.1, retry_seconds=0.1),
         registration_seconds=0.2,
+        allows_view=allows_view,
+        tunnel_seconds=0.2,
     )
     task = asyncio.create_task(run_agent(settings, SystemClock()))
     try:

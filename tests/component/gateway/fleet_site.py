@@ -47,6 +47,9 @@ carl-token,carl,2,"ops"
 REACHING_ALL = (ROOT, "carl-token")
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 RBAC = "rbac.authorization.k8s.io"
+PUSH, PULL = "push", "pull"
+MEMBERS_MODE = "CLUSTERSPACE_MEMBERS_MODE"
+"""Has the members of every fleet here belong to it in this way, unless a test says in which."""
 HOSTILE = "aa-hostile"
 """What a hostile member is called that tests know nothing of: before all others."""
 HOSTILE_KIND = "CLUSTERSPACE_HOSTILE_MEMBER"
@@ -186,8 +189,10 @@ async def fleet_site(
     limits: FleetLimits | None = None,
     hub_kind: str = OURS,
     audit_policy_file: Path | None = None,
+    mode: str = "",
 ) -> AsyncGenerator[Site]:
     """Run a hub with members that have joined, and the fleet API server in front."""
+    mode = mode or os.environ.get(MEMBERS_MODE, PUSH)
     async with AsyncExitStack() as stack:
         fleet = await running_hub_of_fleet(directory, stack, identities, hub_kind)
         sides: dict[str, Side] = {}
@@ -195,7 +200,7 @@ async def fleet_site(
             sides[name] = await fleet.add_member(name)
         for name in sims:
             sides[name] = await fleet.add_sim(name, nodes=1)
-        for name, side in sides.items():
+        for name, side in sides.items() if mode == PUSH else ():
             await fleet.join(name, side)
         settings = FleetSettings(
             hub=part_of_hub(directory / "hub", "fleet"),
@@ -210,6 +215,8 @@ async def fleet_site(
         running = await stack.enter_async_context(running_fleet(settings))
         site = Site(fleet, running, sides)
         stack.push_async_callback(site.close)
+        for name, side in sides.items() if mode == PULL else ():
+            await stack.enter_async_context(pulled(site, name, side))
         if kind := os.environ.get(HOSTILE_KIND):
             running.fleet.lapses.__class__ = LongLapsed
             member = await stack.enter_async_context(hostile_member(KINDS[kind]))
@@ -223,6 +230,26 @@ async def fleet_site(
                 await fleet.hub.client.create(ResourcePath(manifests.NAMESPACES), made)
             await stack.enter_async_context(member_at(site, HOSTILE, member.url))
         yield site
+
+
+@asynccontextmanager
+async def pulled(site: Site, name: str, side: Side) -> AsyncGenerator[None]:
+    """Register a cluster and run its agent; begin when users can reach it."""
+    await stage.register(site.fleet, name, side)
+    async with stage.running_agent(side):
+        await until_reached(site, name)
+        yield
+
+
+async def until_reached(site: Site, *clusters: str) -> None:
+    """Wait until nothing stands in the way to these clusters."""
+
+    async def is_so() -> bool:
+        directory = site.running.fleet.directory
+        known = directory.members()
+        return all(each in known and directory.problem_with(each) is None for each in clusters)
+
+    await until(is_so)
 
 
 def without_federation(site: Site) -> AbstractAsyncContextManager[Site]:
@@ -248,8 +275,7 @@ async def another_view(
     async with running_fleet(settings) as running:
         running.fleet.lapses.__class__ = site.running.fleet.lapses.__class__
         beside = Site(site.fleet, running, site.members, name)
-        for member in site.members:
-            await beside.wait_for(member)
+        await until_reached(beside, *site.members)
         try:
             yield beside
         finally:

@@ -21,6 +21,7 @@ from tests.component.gateway.fleet_site import (
     fake_member,
     fleet_site,
     member_at,
+    until_reached,
 )
 from tests.component.gateway.watch_streams import Watching, watching
 
@@ -309,6 +310,7 @@ async def test_a_gateway_that_stops_ends_its_watches_in_good_order(site: Site):
         running = await stack.enter_async_context(running_fleet(settings))
         running.fleet.lapses.__class__ = site.running.fleet.lapses.__class__
         brief = Site(site.fleet, running, site.members, "brief")
+        await until_reached(brief, *site.members)
         async with watch(brief, INITIAL) as found:
             await found.until(lambda each: bool(each.ends))
             stopping = asyncio.create_task(stack.aclose())

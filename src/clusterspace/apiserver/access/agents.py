@@ -7,7 +7,8 @@ An agent is scoped by who it is, as Kubernetes scopes nodes. The agent of `west`
     fleet-member-west     its InternalMemberCluster and fleet works, if a MemberCluster invited it
     cluster scope         its Cluster `west`, and certificate requests named `west-xxxxx`
     default               events about its Cluster, which has no namespace of its own
-    kube-public           `cluster-info`: whom to trust to be the hub
+    kube-public           `cluster-info`: whom to trust to be the hub; and which servers want a
+                          tunnel to it
 
 A URL names no object when it creates one, so creating is allowed by resource, and `refusal_of`
 looks at what the body says.
@@ -26,6 +27,7 @@ from clusterspace.apis.clusters import (
 )
 from clusterspace.apis.identities import AGENT_USER_PREFIX, AGENTS
 from clusterspace.apis.member_clusters import NAMESPACE_PREFIX
+from clusterspace.apis.tunnels import SUBRESOURCE
 from clusterspace.apiserver.access.rbac import Rule
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.users import User
@@ -123,6 +125,8 @@ class AgentScope:
                 # Said once, at birth: agents may not change their Cluster. Its Secrets are its
                 # own, so all it can send anywhere is what it has itself.
                 Rule(("update",), (_CLUSTERS,), (f"clusters/{CREDENTIALS_SUBRESOURCE}",), own),
+                # To be what its own cluster is reached through, and no other.
+                Rule(("create",), (_CLUSTERS,), (f"clusters/{SUBRESOURCE}",), own),
                 Rule(("create",), (_CERTIFICATES,), (_CERTIFICATE_REQUESTS,)),
             )
         elif namespace == self.execution_namespace:
@@ -149,7 +153,10 @@ class AgentScope:
             )
         elif namespace == _PUBLIC_NAMESPACE:
             # Whom to trust to be the hub, when that changes: everybody may read it anyway.
-            rules = (Rule(("get",), ("",), ("configmaps",), ("cluster-info",)),)
+            rules = (
+                Rule(("get",), ("",), ("configmaps",), ("cluster-info",)),
+                Rule(("list",), (_LEASES,), ("leases",)),
+            )
         elif namespace == _EVENT_NAMESPACE:
             rules = (Rule(("create",), _EVENT_GROUPS, ("events",)),)
         return (*EVERYWHERE, *rules)

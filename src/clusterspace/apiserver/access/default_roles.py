@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 
 import structlog
 
+from clusterspace.apis import tunnels
 from clusterspace.apis.identities import CONTROLLERS_USER, FLEET_USER, REGISTRATION_GROUP
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.access.rbac import (
@@ -65,6 +66,7 @@ _EVENTS: Final = ("", "events.k8s.io")
 _CLUSTER_INFO: Final = "kubeadm:bootstrap-signer-clusterinfo"
 _CLIENT_AUTHORITY: Final = "extension-apiserver-authentication-reader"
 _REVOCATIONS: Final = "clusterspace:credentials"
+_TUNNELS: Final = "clusterspace:tunnels"
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +291,7 @@ COMPONENT_ROLES: Final = (
         _on(("impersonate",), "", "groups", "serviceaccounts", "users"),
         _on(("impersonate",), "authentication.k8s.io", EVERYTHING),  # uids and userextras/KEY
         _on(_READ, "", "secrets"),  # of members, in the one namespace that has them
+        _on(("update",), _CLUSTERS, "clusters/tunnel"),  # no URL: to say that it takes tunnels
         # That rights have changed: what it remembers of them is then no longer so.
         _on(("list", "watch"), RBAC_GROUP, "clusterrolebindings", "clusterroles", "rolebindings",
             "roles"),
@@ -304,6 +307,10 @@ COMPONENT_ROLES: Final = (
         ),
         namespace=revocations.NAMESPACE,
     ),
+    # Where it is, for agents that are to keep a tunnel to it. Who may write Leases may not write
+    # these: it takes the right that the role above has, too.
+    DefaultRole(_TUNNELS, (_on(("get", "create", "update"), "coordination.k8s.io", "leases"),),
+        namespace=tunnels.LEASE_NAMESPACE),
     DefaultRole(CONTROLLERS_USER, (
         # Anything may be a template: it is found by watching, and claimed by a label.
         _on((*_READ, "patch"), EVERYTHING, EVERYTHING),
@@ -339,6 +346,7 @@ COMPONENT_BINDINGS: Final = (
         FLEET_USER, users=(FLEET_USER,), namespace="kube-system", role=_CLIENT_AUTHORITY
     ),
     DefaultBinding(_REVOCATIONS, users=(FLEET_USER,), namespace=revocations.NAMESPACE),
+    DefaultBinding(_TUNNELS, users=(FLEET_USER,), namespace=tunnels.LEASE_NAMESPACE),
     DefaultBinding(CONTROLLERS_USER, users=(CONTROLLERS_USER,)),
 )
 

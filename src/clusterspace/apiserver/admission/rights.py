@@ -6,7 +6,7 @@ once it is known what the write is about; what a body *grants* is `escalation.py
 
 from typing import Final
 
-from clusterspace.apis import clusters, fleet_placements, member_clusters, works
+from clusterspace.apis import clusters, fleet_placements, member_clusters, tunnels, works
 from clusterspace.apis.clusters import CREDENTIALS_SUBRESOURCE, changed_fields
 from clusterspace.apis.identities import CONTROLLERS_USER
 from clusterspace.apis.works import template_of
@@ -141,7 +141,8 @@ class CredentialsRight(Plugin):
     Who may patch Clusters cordons and labels them. An address, a Secret or a proxy would send a
     member's token anywhere, so these fields need `update` on `clusters/credentials`, which is a
     right and no URL. A MemberCluster's identity is given the member's rights, so it needs the same
-    on `memberclusters/credentials`.
+    on `memberclusters/credentials`. And agents let the servers into their clusters that certain
+    Leases name: who writes one needs `update` on `clusters/tunnel`. Many may write Leases.
     """
 
     def __init__(self, authorizer: Authorizer) -> None:
@@ -158,6 +159,8 @@ class CredentialsRight(Plugin):
             # Compared as written: the schema has not been asked yet, so it may be anything.
             before, after = (find_at(each, "spec", "identity") or None for each in (old, new))
             says = "spec.identity says who is given the member's rights" if before != after else ""
+        elif (info.plural, namespace_of(new)) == ("leases", tunnels.LEASE_NAMESPACE):
+            await self._require_tunnels(admission)
         if not says:
             return new
         needed = resource_attributes(
@@ -175,6 +178,17 @@ class CredentialsRight(Plugin):
             )
             raise refusal(admission.user, needed, why)
         return new
+
+    async def _require_tunnels(self, admission: Admission) -> None:
+        if not name_of(admission.new).startswith(tunnels.LEASE_PREFIX):
+            return
+        group, version, plural = clusters.CLUSTERS.group, clusters.CLUSTERS.version, "clusters"
+        needed = resource_attributes(
+            "update", group, plural, version=version, subresource=tunnels.SUBRESOURCE
+        )
+        if not (await self._authorizer.decide(admission.user, needed)).allowed:
+            why = "the Lease says which servers agents let into their clusters"
+            raise refusal(admission.user, needed, why)
 
 
 class AgentGuard(Plugin):

@@ -19,5 +19,6 @@ revocations.py     credentials that count no longer: the list of them, which hub
 bodies.py          what clients send
 responses.py       the answer: our own, or what of another server's may go back
 relays.py          another cluster's answer, passed on as it is; shells, as bytes
+agent_tunnels.py   the tunnels of Pull members' agents: accepted here, streams opened from here
 stream_endings.py, spdy_frames.py  that a relayed command ends with its status, or an error
 """

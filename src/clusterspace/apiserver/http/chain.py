@@ -168,7 +168,7 @@ def cluster_refusal(error: ClusterError) -> ApiError:
 REQUEST_SECONDS: Final = 60.0
 """As kube-apiserver; clients give up at about the same time."""
 
-LONG_RUNNING: Final = frozenset({"attach", "exec", "log", "portforward", "proxy"})
+LONG_RUNNING: Final = frozenset({"attach", "exec", "log", "portforward", "proxy", "tunnel"})
 
 _USERS_SHARE: Final = 2
 """One user has at most half of the places. A request keeps its place while its body is on the way,

@@ -117,6 +117,17 @@ class HttpServer:
             raise
         for listening in self._listening:
             self._listen_to(loop, listening)
+        self._start_sweeping()
+
+    def new_connection(self) -> Connection:
+        """Return what serves a connection that comes in another way than by being accepted.
+
+        How many there may be is for whoever makes them to say.
+        """
+        self._start_sweeping()
+        return Connection(self._site, asyncio.get_running_loop())
+
+    def _start_sweeping(self) -> None:
         if not self._is_swept:
             self._is_swept = True
             self._sweep()

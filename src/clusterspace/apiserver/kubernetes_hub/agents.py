@@ -19,6 +19,7 @@ import structlog
 
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS
 from clusterspace.apis.identities import REGISTRATION_GROUP
+from clusterspace.apis.tunnels import LEASE_NAMESPACE
 from clusterspace.apiserver.access.agents import AgentScope
 from clusterspace.apiserver.access.rbac import RBAC_GROUP, Rule
 from clusterspace.apiserver.identity.agents import agent_user, cluster_of_agent
@@ -100,7 +101,8 @@ def agent_objects(cluster: str) -> tuple[Object, ...]:
             "metadata": {"name": scope.execution_namespace, "labels": _labels()},
         }
     ]
-    for namespace in ("", scope.execution_namespace, CLUSTER_NAMESPACE, _EVENT_NAMESPACE):
+    spaces = ("", scope.execution_namespace, CLUSTER_NAMESPACE, _EVENT_NAMESPACE, LEASE_NAMESPACE)
+    for namespace in spaces:
         rules = [rule for rule in scope.rules(namespace) if rule.resources and not _is_common(rule)]
         rules += [request] if not namespace else []
         rules = [events] if namespace == _EVENT_NAMESPACE else rules

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from clusterspace.apis import tunnels
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, PARTS_NAMESPACE
 from clusterspace.apis.identities import (
     AGENT_USER_PREFIX,
@@ -199,6 +200,7 @@ def _roles() -> list[Object]:
             "fleet", tuple(rule for rule in rules[FLEET_USER] if "secrets" not in rule.resources)
         ),
         *_role("fleet", (Rule(_READ, ("",), ("secrets",)),), CLUSTER_NAMESPACE),
+        *_role("fleet", rules["clusterspace:tunnels"], tunnels.LEASE_NAMESPACE),
         *_role("fleet", (), "kube-system", existing="extension-apiserver-authentication-reader"),
         *_role("webhook", webhook),
         *_role(

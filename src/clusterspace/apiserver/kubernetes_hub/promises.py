@@ -47,6 +47,11 @@ PROMISES: Final = (
         ("clusterspace-cluster-credentials", "clusterspace-member-identity"),
     ),
     Promise(
+        "servers that agents let in",
+        "named by those alone who may `update` `clusters/tunnel`",
+        policies=("clusterspace-tunnel-servers",),
+    ),
+    Promise(
         "Secrets of clusters",
         "tied to one Cluster and to the address it has",
         ("credentials",),

@@ -2,6 +2,8 @@
 
 The right to `clusters/proxy` says who may reach a member at all; what they may do there is for the
 member to decide. Who may `get` it may look; a shell or a proxy behind it takes `create`.
+
+`clusters/NAME/tunnel` is where the agent of a Pull member connects, through which it is reached.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,9 +14,12 @@ from clusterspace.apis.clusters import (
     CLUSTERS,
     SecretRef,
     impersonator_ref_of,
+    is_pull,
     secret_ref_of,
 )
+from clusterspace.apis.tunnels import SUBRESOURCE as TUNNEL
 from clusterspace.apiserver import forms
+from clusterspace.apiserver.http.agent_tunnels import AgentTunnels
 from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Request, Response
 from clusterspace.apiserver.http.relays import Passage, relay, tunnel
@@ -24,6 +29,7 @@ from clusterspace.apiserver.verbs.resource_request import ResourceRequest, Verb
 from clusterspace.client.connection import Connections
 from clusterspace.client.requests import AnswerMemory
 from clusterspace.client.settings import ConnectionSettings
+from clusterspace.errors import BadRequest, ClusterError
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object
 
@@ -31,6 +37,7 @@ UserSettings: TypeAlias = Callable[[Object, Object | None, Object | None], Conne
 """A Cluster, its Secret and its impersonator's Secret to how users reach it; ClusterError if not"""
 
 _SUBRESOURCE: Final = f"{CLUSTERS.group}/{CLUSTERS.resource}/proxy"
+_TUNNEL: Final = f"{CLUSTERS.group}/{CLUSTERS.resource}/{TUNNEL}"
 _VERBS: Final = ("get", "create", "update", "patch", "delete", "options")
 _ANSWERS_BYTES: Final = 128 * 1024 * 1024
 """For all answers of members that are read before they are passed on: refusals and Tables."""
@@ -46,15 +53,45 @@ class ClusterProxy:
         connections: Connections,
         user_settings: UserSettings,
         identities: MemberIdentities,
+        tunnels: AgentTunnels,
     ) -> None:
+        self._tunnels = tunnels
         self._connections = connections
         self._user_settings = user_settings
         self._identities = identities
         self._memory = AnswerMemory(_ANSWERS_BYTES)
 
     def verbs(self) -> Mapping[tuple[str, str], Verb]:
-        """Return the verbs for the route table: all of them do the same."""
-        return {(_SUBRESOURCE, verb): self.pass_on for verb in _VERBS}
+        """Return the verbs for the route table: all of the proxy's do the same."""
+        passing = {(_SUBRESOURCE, verb): self.pass_on for verb in _VERBS}
+        return {**passing, (_TUNNEL, "create"): self.accept_tunnel}
+
+    async def accept_tunnel(self, request: ResourceRequest) -> Response | None:
+        """Carry the tunnel of a Pull member for its agent."""
+        name = request.info.name
+        settings = await self._settings(request)
+        if not settings.is_tunnelled:
+            raise BadRequest(f"cluster {name!r} is reached by its address, and has no tunnel")
+        await self._tunnels.accept(request.context, name)
+        return None
+
+    async def _settings(self, request: ResourceRequest) -> ConnectionSettings:
+        """Return how users reach the member; a tunnel that it may not have any more is closed."""
+        name = request.info.name
+        entry = await request.hub.store.get(request.key)
+        if entry is None:
+            self._tunnels.forget(name)
+            await self._connections.forget(name)
+            raise request.not_found()
+        cluster = forms.decode_stored(entry, request.served.form)
+        secret = await _find_secret(request, secret_ref_of(cluster))
+        impersonator = await _find_secret(request, impersonator_ref_of(cluster))
+        try:
+            return self._user_settings(cluster, secret, impersonator)
+        except ClusterError:
+            if is_pull(cluster):
+                self._tunnels.forget(name)
+            raise
 
     async def pass_on(self, request: ResourceRequest) -> Response | None:
         """Answer what the member answers."""
@@ -63,15 +100,7 @@ class ClusterProxy:
                 "the hub passes requests on to one cluster; ask the fleet API server for all"
             )
         context = request.context
-        entry = await request.hub.store.get(request.key)
-        if entry is None:
-            await self._connections.forget(request.info.name)
-            raise request.not_found()
-        cluster = forms.decode_stored(entry, request.served.form)
-        secret = await _find_secret(request, secret_ref_of(cluster))
-        impersonator = await _find_secret(request, impersonator_ref_of(cluster))
-        settings = self._user_settings(cluster, secret, impersonator)
-        connection = await self._connections.get(settings)
+        connection = await self._connections.get(await self._settings(request))
         identity = self._identities.headers(context.user, request.info.name)
         hold = self._memory.open_hold(context.user.name)
         context.request.after_answer(hold.close)
@@ -97,7 +126,11 @@ def read_hub_info(request: Request) -> RequestInfo:
     The verb of such a request is the right on `clusters/proxy` that it takes.
     """
     info = read_request(request.method, request.path, request.query)
-    is_proxied = f"{info.group}/{info.resource}/{info.subresource}" == _SUBRESOURCE
+    path = f"{info.group}/{info.resource}/{info.subresource}"
+    if path == _TUNNEL and info.verb == "get":
+        # A WebSocket begins with GET; to be what a cluster is reached through is no read.
+        return replace(info, verb="create")
+    is_proxied = path == _SUBRESOURCE
     if not is_proxied or info.is_watch_path:
         return info
     inner = read_request(info.method, "/" + "/".join(info.rest), request.query)

@@ -11,6 +11,7 @@ from clusterspace.cli.options import (
     PORT,
     MemberOptions,
     Networks,
+    allow_view_option,
     deletion_budget_option,
     hub_kubeconfig_option,
     log_format_option,
@@ -166,6 +167,7 @@ def controllers(
     help="Kubeconfig of the hub, for the identity of a MemberCluster; needs --name.",
 )
 @click.option("--name", default="", help="What the MemberCluster is called.")
+@allow_view_option
 @deletion_budget_option
 @log_format_option
 def agent(
@@ -174,6 +176,7 @@ def agent(
     status_seconds: float,
     hub_kubeconfig: Path | None,
     name: str,
+    allows_view: bool,
     deletion_budget: str,
     log_format: str,
 ) -> None:
@@ -191,7 +194,9 @@ def agent(
     if bool(name) != bool(hub_kubeconfig):
         raise click.UsageError("--name and --hub-kubeconfig go together")
     invited_by = (name, hub_kubeconfig) if hub_kubeconfig else None
-    serve_agent(member, status_seconds, log_format, invited_by, deletion_budget)
+    serve_agent(
+        member, status_seconds, log_format, invited_by, deletion_budget, allows_view=allows_view
+    )
 
 
 def serve_agent(
@@ -200,6 +205,8 @@ def serve_agent(
     log_format: str = "console",
     invited_by: tuple[str, Path] | None = None,
     deletion_budget: str = DELETION_BUDGET,
+    *,
+    allows_view: bool = True,
 ) -> None:
     """Run an agent in this process, until it is stopped or no longer registered.
 
@@ -227,6 +234,7 @@ def serve_agent(
             invitation,
             status_seconds=status_seconds,
             deletions=read_limits(deletion_budget),
+            allows_view=allows_view,
         )
         await serve_until_stopped(settings)
 

@@ -17,6 +17,7 @@ from clusterspace.cli.options import (
     HubOptions,
     MemberOptions,
     Networks,
+    allow_view_option,
     hub_options,
     location_options,
     member_cidrs_option,
@@ -171,6 +172,7 @@ def unjoin(
     show_default=True,
     help="Image of the agent in the cluster.",
 )
+@allow_view_option
 @click.option("--local", is_flag=True, help="Run the agent here, in this terminal, instead.")
 @click.pass_context
 def register(
@@ -184,6 +186,7 @@ def register(
     member: MemberOptions,
     location: "Location",
     agent_image: str,
+    allows_view: bool,
     local: bool,
 ) -> None:
     """Register a cluster with the hub at HUB; its agent dials the hub (Pull).
@@ -208,12 +211,13 @@ def register(
             token=secret,
             location=location,
             image="" if local else agent_image,
+            allows_view=allows_view,
         )
         await register_cluster(request, member.required_settings(name), click.echo)
 
     run(work)
     if local:
-        serve_agent(member)
+        serve_agent(member, allows_view=allows_view)
 
 
 def _read_token(called: click.Context, token: str, token_file: Path | None) -> str:

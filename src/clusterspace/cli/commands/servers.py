@@ -184,6 +184,15 @@ def hub(
     serve(lambda: serve_until_stopped(settings), log_format, port=port)
 
 
+def _checked_url(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    from clusterspace.client.endpoints import endpoint_problem
+
+    problem = endpoint_problem(value) if value else ""
+    if problem:
+        raise click.BadParameter(problem, context, parameter)
+    return value
+
+
 @click.command()
 @hub_kubeconfig_option
 @listen_options(
@@ -243,6 +252,12 @@ def hub(
     type=click.FloatRange(min=0),
     help="Seconds a cluster may be out of reach before informers are served without it.",
 )
+@click.option(
+    "--advertise-url",
+    default="",
+    callback=_checked_url,
+    help="Where agents of Pull clusters reach this server.  [default: where it listens]",
+)
 @request_options(reads=1600, writes=800)
 @server_options
 def fleet(
@@ -258,6 +273,7 @@ def fleet(
     answers_mib: int,
     grace_seconds: float,
     lost_seconds: float,
+    advertise_url: str,
     requests: "RequestLimits",
     server: ServerOptions,
     log_format: str,
@@ -307,6 +323,7 @@ def fleet(
             **server.audit_log,
             identities=server.identities,
             requests=requests,
+            advertised_url=advertise_url.rstrip("/"),
         )
         await serve_until_stopped(settings)
 

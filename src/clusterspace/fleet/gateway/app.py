@@ -4,6 +4,9 @@ from dataclasses import replace
 from functools import cache
 from typing import Final
 
+from clusterspace.apis.clusters import CLUSTERS
+from clusterspace.apis.identities import AGENTS
+from clusterspace.apis.tunnels import SUBRESOURCE
 from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.guards import refusal
 from clusterspace.apiserver.http.messages import Response
@@ -15,7 +18,7 @@ from clusterspace.fleet.gateway.answers.list_all import list_all
 from clusterspace.fleet.gateway.answers.reviews import answer_review
 from clusterspace.fleet.gateway.answers.single import answer_single, find_naming
 from clusterspace.fleet.gateway.answers.watch_all import watch_all
-from clusterspace.fleet.gateway.callers import proxy_request
+from clusterspace.fleet.gateway.callers import proxy_request, tunnel_request
 from clusterspace.fleet.gateway.fanout import Fleet, FleetContext
 from clusterspace.fleet.gateway.routes import (
     QUESTIONS,
@@ -26,6 +29,7 @@ from clusterspace.fleet.gateway.routes import (
     Subject,
     route_for,
 )
+from clusterspace.kube import statuses
 from clusterspace.telemetry import metrics
 from clusterspace.telemetry.metrics import RequestLabels
 
@@ -55,6 +59,23 @@ class _ServedResources:
         return RequestLabels(info.verb, *resource, subresource, scope)
 
 
+_TUNNEL: Final = (
+    CLUSTERS.group,
+    CLUSTERS.version,
+    CLUSTERS.resource,
+    SUBRESOURCE,
+    "resource",
+)
+
+
+def _is_tunnel(info: RequestInfo) -> bool:
+    """Whether a request is for the tunnel of a cluster, at this server itself."""
+    if not isinstance(info, FleetRequestInfo) or info.clusterspace is not None:
+        return False
+    kind = (info.group, info.version, info.resource, info.subresource)
+    return kind == _TUNNEL[:4] and bool(info.name)
+
+
 class FleetApp:
     """Answers authenticated requests; what they may do is for each cluster to decide."""
 
@@ -65,6 +86,11 @@ class FleetApp:
 
     async def __call__(self, http: RequestContext) -> Response | None:
         """Answer a request; what clusters answered counts until the client has it."""
+        if _is_tunnel(http.info):
+            await self._accept_tunnel(http)
+            return None
+        if AGENTS in http.user.groups:
+            raise statuses.unauthorized()  # whatever let one in, there is nothing else for it here
         hold = self._fleet.memory.open_hold(http.user.name)
         http.request.after_answer(hold.close)
         context = FleetContext(self._fleet, http, await self._route(http), hold)
@@ -81,6 +107,22 @@ class FleetApp:
             return await self._answer(context)
         finally:
             metrics.watch_ended(labels.group, labels.version, labels.resource)
+
+    async def _accept_tunnel(self, http: RequestContext) -> None:
+        """Carry the tunnel of a cluster for its agent, for as long as it may have one."""
+        fleet, cluster = self._fleet, http.info.name
+        http.cluster = cluster
+
+        async def require() -> None:
+            decision = await fleet.reviews.decide(http.user, tunnel_request(cluster))
+            if not decision.allowed:
+                raise refusal(http.user, tunnel_request(cluster), decision.reason)
+
+        await require()
+        fleet.directory.require_tunnelled(cluster)
+        http.guards.append(require)
+        http.labels = RequestLabels("create", *_TUNNEL)
+        await fleet.directory.tunnels.accept(http, cluster)
 
     async def _answer(self, context: FleetContext) -> Response | None:
         route = context.route

@@ -30,6 +30,7 @@ by its connection, which it shares with nobody; unless something on the way shar
 
 import asyncio
 import hashlib
+import re
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Generator, Hashable, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,6 +43,7 @@ import msgspec
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.apis.identities import AGENTS
+from clusterspace.apis.tunnels import SUBRESOURCE
 from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.guards import Decision
 from clusterspace.apiserver.http.messages import Request
@@ -155,8 +157,9 @@ class FleetAuthenticator:
             if scheme.lower() != _BEARER or not token.strip():
                 raise statuses.unauthorized()
             user = await self._by_token(token.strip())
-        if AGENTS in user.groups:
-            # Agents talk to the hub, which alone knows whether their certificates were revoked.
+        if AGENTS in user.groups and _TUNNEL_PATH.fullmatch(request.path) is None:
+            # Agents talk to the hub. Here they keep a tunnel, through which they are asked and ask
+            # nothing: the path is compared as it was sent, so that nothing else can be meant by it.
             raise statuses.unauthorized()
         return user
 
@@ -184,6 +187,12 @@ class FleetAuthenticator:
             {key: tuple(values) for key, values in extra.items()},
         )
         return self._users.put(key, user, age)
+
+
+_TUNNEL_PATH: Final = re.compile(
+    rf"/apis/{re.escape(CLUSTERS.group)}/{CLUSTERS.version}/{CLUSTERS.resource}"
+    rf"/[a-z0-9]([a-z0-9-]*[a-z0-9])?/{SUBRESOURCE}"
+)
 
 
 class HubReviews:
@@ -285,6 +294,11 @@ def proxy_request(verb: str, cluster: str) -> RequestInfo:
         subresource="proxy",
         name=cluster,
     )
+
+
+def tunnel_request(cluster: str) -> RequestInfo:
+    """Return the request that the hub authorizes when somebody opens the tunnel of a member."""
+    return replace(proxy_request("create", cluster), subresource=SUBRESOURCE)
 
 
 # -- which cluster a command is at -----------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 Clusters and the Secrets that hold credentials are followed, so a cluster that joins, moves or
 leaves is known within a moment and no request has to ask. What cannot be reached for want of
-credentials is known too: it is left out with its reason, never without a word.
+credentials is known too: it is left out with its reason, never without a word. Pull clusters are
+reached through the tunnel that their agent keeps, or not at all while there is none.
 
     reached ──could not be asked──> in trouble ──answers anything at all──> reached
 
@@ -41,6 +42,7 @@ from clusterspace.apis.clusters import (
     impersonator_ref_of,
     secret_ref_of,
 )
+from clusterspace.apiserver.http.agent_tunnels import AgentTunnels
 from clusterspace.client.connection import Connection, Connections
 from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.resources import ClusterClient
@@ -55,6 +57,7 @@ from clusterspace.errors import (
     ClusterUnreachable,
     CredentialsUnusable,
     Details,
+    Forbidden,
     NotFound,
 )
 from clusterspace.fleet.gateway.routes import HUB, HUB_ALIAS
@@ -526,11 +529,14 @@ class Directory:
         hub: ClusterClient,
         connections: Connections,
         user_settings: UserSettings,
+        tunnels: AgentTunnels | None = None,
         *,
         credentials_namespace: str = CLUSTER_NAMESPACE,
     ) -> None:
         self._hub = hub
         self._connections = connections
+        self.tunnels = AgentTunnels("", hub.connection.clock) if tunnels is None else tunnels
+        """Through which clusters are reached that nobody can dial."""
         self._user_settings = user_settings
         self._namespace = credentials_namespace
         self._clusters = Informer(hub, ResourcePath(CLUSTERS))
@@ -585,7 +591,19 @@ class Directory:
     def problem_with(self, cluster: str) -> ClusterError | None:
         """Return why a member cannot be reached whoever asks, if that is so."""
         settings = self._settings.get(cluster)
-        return settings if isinstance(settings, ClusterError) else None
+        if isinstance(settings, ClusterError):
+            return settings
+        is_tunnelled = settings is not None and settings.is_tunnelled
+        return self.tunnels.problem_with(cluster) if is_tunnelled else None
+
+    def require_tunnelled(self, cluster: str) -> None:
+        """Refuse the tunnel of a cluster that is not reached through one."""
+        self.require(cluster, is_create=False)
+        settings = self._settings.get(cluster)
+        if isinstance(settings, ClusterError):
+            raise Forbidden(str(settings))
+        if settings is None or not settings.is_tunnelled:
+            raise BadRequest(f"cluster {cluster!r} is reached by its address, and has no tunnel")
 
     def require(self, cluster: str, *, is_create: bool) -> None:
         """Refuse a cluster nobody knows; a create by 400, for its 404 would be the namespace's."""
@@ -606,16 +624,19 @@ class Directory:
             raise ClusterError(cluster, "is not a member of the fleet")
         if isinstance(settings, ClusterError):
             raise settings
+        problem = self.problem_with(cluster)
+        if problem is not None:
+            raise problem
         return Link(cluster, await self._connections.get(settings))
 
     async def find_connection(self, cluster: str) -> Connection | None:
         """Return the connection to a member; None when it has left or cannot be reached."""
         settings = self._settings.get(cluster)
-        return (
-            await self._connections.get(settings)
-            if isinstance(settings, ConnectionSettings)
-            else None
-        )
+        if not isinstance(settings, ConnectionSettings):
+            return None
+        # Whether a tunnel is open is known without a look at the cluster.
+        is_cut_off = settings.is_tunnelled and not self.tunnels.is_open(cluster)
+        return None if is_cut_off else await self._connections.get(settings)
 
     def _cluster_changed(self, update: Update) -> None:
         # Called by the informer, in the order of its events, with no wait in between: whoever
@@ -626,6 +647,7 @@ class Directory:
             self._known.pop(update.key, None)
             self._labels.pop(update.key, None)
             self._settings.pop(update.key, None)
+            self.tunnels.forget(update.key)
             self._left.add(update.key)
             self._has_left.set()
             self._notify(MembershipChange(update.key, has_left=True))
@@ -659,7 +681,10 @@ class Directory:
             found = self._user_settings(cluster, self._secret(own), self._secret(impersonator))
         except ClusterError as error:
             self._settings[name] = error
+            self.tunnels.forget(name)
             return
+        if not found.is_tunnelled:
+            self.tunnels.forget(name)
         if found != self._settings.get(name):
             self._settings[name] = found
             self.troubles.let_go(name)

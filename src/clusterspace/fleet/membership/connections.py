@@ -14,9 +14,11 @@ from clusterspace.apis.clusters import (
     CLUSTER_NAMESPACE,
     impersonator_ref_of,
     is_claimed,
+    is_pull,
     misuse_of,
     secret_ref_of,
 )
+from clusterspace.apis.tunnels import VIEW_ANNOTATION, is_view_forbidden
 from clusterspace.client.endpoints import AddressRules, advice, endpoint_problem, problem_with_host
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, Reader
@@ -126,6 +128,27 @@ def user_settings(
     except ValueError as error:
         why = f"Secret {name_of(impersonator_secret)} on the hub cannot be read"
         raise CredentialsUnusable(name, why) from error
+
+
+def view_settings(
+    rules: AddressRules,
+    cluster: Object,
+    own_secret: Object | None,
+    impersonator_secret: Object | None,
+) -> ConnectionSettings:
+    """Return how users reach a member at a server that its agent keeps a tunnel to.
+
+    A Push member as `user_settings` has it. A Pull member that the hub was given no credentials for
+    is reached through its agent, which has its own; CredentialsUnusable when the operator of the
+    hub forbids that.
+    """
+    if not is_pull(cluster) or impersonator_secret is not None:
+        return user_settings(rules, cluster, own_secret, impersonator_secret)
+    name = name_of(cluster)
+    if is_view_forbidden(cluster):
+        why = f"the hub's operator forbids its view: annotation {VIEW_ANNOTATION} of the Cluster"
+        raise CredentialsUnusable(name, why)
+    return ConnectionSettings(name, f"http://{name}", is_tunnelled=True)
 
 
 async def read_user_settings(

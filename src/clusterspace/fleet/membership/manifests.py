@@ -399,12 +399,13 @@ def agent_role_binding(mark: str) -> Object:
     }
 
 
-def agent_deployment(image: str, mark: str) -> Object:
+def agent_deployment(image: str, mark: str, *, allows_view: bool = True) -> Object:
     """Return the Deployment of the agent: one at a time, with no rights on its machine."""
+    view = () if allows_view else ("--allow-view", "false")
     container = {
         "name": AGENT,
         "image": image,
-        "command": ["clusterspace", "agent", "--log-format", "json"],
+        "command": ["clusterspace", "agent", "--log-format", "json", *view],
         "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}},
         "securityContext": _RESTRICTED,
         # Certificates are loaded through a file that is gone at once.

@@ -147,6 +147,8 @@ class RegisterRequest:
     location: Location = NOWHERE
     image: str = ""
     """The agent's image; without one the agent is not put into the member."""
+    allows_view: bool = True
+    """Whether that agent lets users of the fleet reach the member."""
 
 
 class PullJoin:
@@ -208,7 +210,7 @@ class PullJoin:
         return identity.id
 
     async def _join(self, hub: FoundHub, keyed: KeyedCertificate, cluster_id: str) -> Object:
-        mark, image = self._request.pin, self._request.image
+        mark, image, allows_view = self._request.pin, self._request.image, self._request.allows_view
         self._progress(f"writing the registration on {MEMBER}")
         await self._ensure(manifests.AGENT_NAMESPACE_PLACE, manifests.agent_namespace(mark))
         place = manifests.REGISTRATION_PLACE
@@ -237,9 +239,12 @@ class PullJoin:
         if image:
             self._progress(f"starting the agent on {MEMBER}")
             place = manifests.AGENT_DEPLOYMENT_PLACE
-            desired = manifests.agent_deployment(image, mark)
+            desired = manifests.agent_deployment(image, mark, allows_view=allows_view)
             present = await self._ensure(place, desired)
-            if present["spec"]["template"]["spec"]["containers"][0].get("image") != image:
+            wanted, had = (
+                each["spec"]["template"]["spec"]["containers"][0] for each in (desired, present)
+            )
+            if any(had.get(each) != wanted[each] for each in ("image", "command")):
                 spec = {**present["spec"], "template": desired["spec"]["template"]}
                 await commit(self._member, place, present, {**present, "spec": spec})
         return cluster

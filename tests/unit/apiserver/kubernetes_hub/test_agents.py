@@ -20,6 +20,7 @@ def test_roles_are_for_one_agent_and_in_its_places() -> None:
         "karmada-es-west",
         "karmada-cluster",
         "default",
+        "kube-public",
     }
     assert {name_of(each) for each in bindings} == {"clusterspace-agent-west"}
 
