@@ -165,9 +165,12 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
 def advertised_url(settings: FleetSettings, port: int) -> str:
     """Return where agents reach a server, unless its operator says where.
 
-    A server that listens on every address is known to others by its first name, or else by its
+    One address for several replicas will do: agents try until they are at the one they mean. A
+    server that listens on every address is known to others by its first name, or else by its
     address in the network.
     """
+    if settings.endpoint:
+        return f"https://{settings.endpoint}"
     host = settings.host
     if not host or host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not listened on
         host = next(iter(settings.server_names), "") or advertised_address(host) or host
