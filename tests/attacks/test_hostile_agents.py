@@ -22,13 +22,11 @@ from clusterspace.aio.websockets import VERSION, Opcode, encode_frame, new_key
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.apis.tunnels import (
     LEASE_NAMESPACE,
-    PROTOCOL,
-    REPLACED,
-    SERVER_HEADER,
     SUBRESOURCE,
     TunnelServer,
     lease_of,
 )
+from clusterspace.apiserver.http.agent_tunnels import PROTOCOL, REPLACED, SERVER_HEADER
 from clusterspace.client.connection import Connection
 from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.settings import ConnectionSettings, Pem, Trust

@@ -4,7 +4,7 @@ crds/                their CustomResourceDefinitions, a YAML file each
 clusters.py, member_clusters.py  a cluster and whose its credentials are; the declarative way in
 identities.py        how agents and the components of the control plane are named at the hub, and
                      which leadership a write of theirs belongs to
-tunnels.py           through which servers Pull clusters are reached, and what agents agree on
+tunnels.py           through which servers Pull clusters are reached
 policies.py          policies: which objects they mean, what the hub adds and refuses
 overrides.py         override policies: what no override may change, what the hub refuses
 fleet_placements.py  ClusterResourcePlacements: names, states, what the hub adds and refuses

@@ -1,4 +1,4 @@
-"""What agents and servers agree on about tunnels: names, versions, and where servers are found.
+"""Through which servers Pull clusters are reached: how they are found, and what forbids it.
 
 A server that agents are to keep a tunnel to says so with a Lease in `kube-public`: which one it is,
 and where, unless it is the hub itself, which agents know. A Lease that is no longer renewed is of a
@@ -21,18 +21,6 @@ from clusterspace.kube.times import format_micro_time
 
 SUBRESOURCE: Final = "tunnel"
 """`create` on `clusters/tunnel`: the right to be what a cluster is reached through."""
-
-PROTOCOL: Final = "v1.tunnel.clusterspace.io"
-"""The WebSocket subprotocol. One that cannot be understood by those who speak this is a v2."""
-
-SERVER_HEADER: Final = "Clusterspace-Server"
-"""In the request of an agent: which of the servers that may be at one address it is for."""
-
-REPLACED: Final = 4409
-"""What a tunnel is closed with when a newer one took its place."""
-
-LONGEST_BLIP_SECONDS: Final = 20.0
-"""How long after the end of a tunnel its agent is taken to be on its way back."""
 
 VIEW_ANNOTATION: Final = "clusterspace.io/view"
 """Annotation of a Cluster. `forbidden`: nobody reaches it through its agent, whatever that says."""

@@ -22,12 +22,6 @@ import structlog
 from clusterspace.aio.clocks import Clock
 from clusterspace.aio.multiplexer import Multiplexer, MultiplexerLimits
 from clusterspace.aio.websockets import GOING_AWAY, VERSION, accept_key
-from clusterspace.apis.tunnels import (
-    LONGEST_BLIP_SECONDS,
-    PROTOCOL,
-    REPLACED,
-    SERVER_HEADER,
-)
 from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.messages import Hijacked
 from clusterspace.errors import (
@@ -39,6 +33,18 @@ from clusterspace.errors import (
 )
 
 _log = structlog.get_logger(__name__)
+
+PROTOCOL: Final = "v1.tunnel.clusterspace.io"
+"""The WebSocket subprotocol. One that cannot be understood by those who speak this is a v2."""
+
+SERVER_HEADER: Final = "Clusterspace-Server"
+"""In the request of an agent: which of the servers that may be at one address it is for."""
+
+REPLACED: Final = 4409
+"""What a tunnel is closed with when a newer one took its place."""
+
+LONGEST_BLIP_SECONDS: Final = 20.0
+"""How long after the end of a tunnel its agent is taken to be on its way back."""
 
 _READ_SIZE: Final = 64 * 1024
 ProtocolT = TypeVar("ProtocolT", bound=asyncio.Protocol)

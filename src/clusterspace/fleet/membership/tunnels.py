@@ -29,14 +29,12 @@ from clusterspace.apis.tunnels import (
     LABEL,
     LEASE_NAMESPACE,
     LEASE_SECONDS,
-    PROTOCOL,
-    REPLACED,
-    SERVER_HEADER,
     SUBRESOURCE,
     TunnelServer,
     lease_of,
     read_server,
 )
+from clusterspace.apiserver.http.agent_tunnels import PROTOCOL, REPLACED, SERVER_HEADER
 from clusterspace.apiserver.http.chain import catch_errors, chain, handler_of
 from clusterspace.apiserver.http.connections import Limits
 from clusterspace.apiserver.http.context import RequestContext
