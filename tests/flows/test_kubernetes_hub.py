@@ -8,17 +8,18 @@ import pytest_asyncio
 from tests.flows.stages import resource_path_of
 
 from clusterspace.apis.clusters import WORKS
+from clusterspace.apiserver.kubernetes_hub.agents import agent_objects
 from clusterspace.apiserver.kubernetes_hub.promises import PROMISES, SHORTFALLS
 from clusterspace.client.requests import ResourcePath
-from clusterspace.client.resources import DeleteOptions
+from clusterspace.client.resources import ClusterClient, DeleteOptions
 from clusterspace.errors import CannotJoin, Forbidden
 from clusterspace.fleet.membership import manifests
-from clusterspace.kube.objects import Object, find_at, uid_of
+from clusterspace.kube.objects import Object, find_at, is_being_deleted, namespace_of, uid_of
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.hub_rules import examine_rules
-from clusterspace.roots.init import InitRequest, initialize
+from clusterspace.roots.init import InitRequest, initialize, place_of
 from clusterspace.roots.membership import register_cluster
-from clusterspace.roots.tokens import create_token, list_tokens
+from clusterspace.roots.tokens import create_token, delete_token, list_tokens
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS, deployment
 from clusterspace.testing.hubs import KUBERNETES
 from clusterspace.testing.stage import (
@@ -170,6 +171,45 @@ async def test_a_token_is_for_one_cluster_and_works_once(fleet: Fleet) -> None:
     assert known.state == "used"
     with pytest.raises(CannotJoin, match="was used before, and works once"):
         await register_cluster(request_for(token), north.settings, fleet.messages.append)
+
+
+async def made_for_agent(hub: ClusterClient, cluster: str) -> list[str]:
+    """What there is at the hub for the agent of a cluster; a namespace that ends is gone."""
+    return [
+        f"{each['kind']} {namespace_of(each)}"
+        for each in agent_objects(cluster)
+        if (found := await hub.find(place_of(each))) is not None and not is_being_deleted(found)
+    ]
+
+
+async def test_a_registration_that_failed_leaves_nothing_behind(fleet: Fleet) -> None:
+    """Whoever deletes its token takes away what was made along with it, and nothing in use."""
+    hub, settings = fleet.hub.client, fleet.hub.settings
+    member = await fleet.add_sim("nowhere")
+    first, second = await create_token("nowhere", settings), await create_token("nowhere", settings)
+    assert len(await made_for_agent(hub, "nowhere")) == len(agent_objects("nowhere"))
+    with pytest.raises(CannotJoin):
+        await register_cluster(
+            request_for(first, name="elsewhere"), member.settings, fleet.messages.append
+        )
+
+    await delete_token(first.token, settings)
+    assert len(await made_for_agent(hub, "nowhere")) == len(agent_objects("nowhere"))
+    # Kubernetes removes tokens that have ended by itself: what is beside one still goes with it.
+    secret = manifests.secret_path("bootstrap-token-" + second.token.partition(".")[0])
+    ended = ResourcePath(secret.resource, "kube-system", secret.name)
+    await hub.delete(ended, DeleteOptions(uid_of(await hub.get(ended))))
+    await delete_token(second.token, settings)
+    assert await made_for_agent(hub, "nowhere") == []
+
+    async def is_gone() -> bool:
+        return await hub.find(manifests.namespace_path("karmada-es-nowhere")) is None
+
+    await until(is_gone)
+    third = await create_token("nowhere", settings)
+    await register_cluster(request_for(third), member.settings, fleet.messages.append)
+    await delete_token(third.token, settings)
+    assert len(await made_for_agent(hub, "nowhere")) == len(agent_objects("nowhere"))
 
 
 async def test_doctor_says_which_rules_hold_and_which_cannot(fleet: Fleet) -> None:

@@ -7,7 +7,8 @@ from random import Random, SystemRandom
 from typing import Final
 
 from clusterspace.aio.clocks import Clock, SystemClock
-from clusterspace.apis.clusters import CLUSTER_NAMESPACE, PARTS_NAMESPACE
+from clusterspace.apis.clusters import CLUSTER_NAMESPACE, PARTS_NAMESPACE, execution_namespace
+from clusterspace.apis.member_clusters import MEMBER_CLUSTERS
 from clusterspace.apiserver.identity.bootstrap_tokens import (
     CLUSTER,
     CLUSTER_TOKEN_SECONDS,
@@ -38,7 +39,14 @@ from clusterspace.errors import AlreadyExists, CannotJoin, NotFound, Unauthorize
 from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.pull_join import pins_of
 from clusterspace.fleet.membership.registration import refuse_name
-from clusterspace.kube.objects import Object, annotations_of, name_of, uid_of
+from clusterspace.kube.objects import (
+    Object,
+    annotations_of,
+    find_at,
+    is_being_deleted,
+    name_of,
+    uid_of,
+)
 from clusterspace.roots.clients import open_client, read_pem
 from clusterspace.roots.init import place_of
 
@@ -137,6 +145,13 @@ async def _create_elsewhere(
     if await hub.find(manifests.namespace_path(PARTS_NAMESPACE)) is None:
         why = f"{hub.connection.settings.server} is no hub yet: run `clusterspace init` first"
         raise CannotJoin(cluster_name, why)
+    placed = manifests.namespace_path(execution_namespace(cluster_name))
+    existing = await hub.find(placed)
+    if existing is not None and is_being_deleted(existing):
+        why = (
+            f"namespace {placed.name} at the hub is still being deleted: try again once it is gone"
+        )
+        raise CannotJoin(cluster_name, why)
     options = WriteOptions(field_manager="clusterspace-token", force=True)
     for each in agent_objects(cluster_name):
         await hub.apply(place_of(each), each, options)
@@ -159,6 +174,7 @@ async def _create_elsewhere(
     except BaseException as error:
         await hub.delete(_TOKENS.named(secret_name(token_id)), DeleteOptions(uid_of(stored)))
         await _delete_note(hub, token_id)
+        await _forget_unregistered(cluster_name, hub)
         if not isinstance(error, TimeoutError):
             raise
         why = (
@@ -178,17 +194,40 @@ async def _delete_note(hub: ClusterClient, token_id: str) -> None:
 async def forget_agent(cluster_name: str, hub: ClusterClient) -> None:
     """Take an agent's roles away at a hub that is a kube-apiserver: its certificate counts on.
 
-    What holds objects stays: its namespace is the leave's to end.
+    Its namespace goes, too, where no cluster has that name and nothing was ever placed; otherwise
+    it is the leave's to end.
     """
     if await is_own_server(hub.connection):
         return
     for each in reversed(agent_objects(cluster_name)):
-        if each["kind"] == "Namespace":
+        if each["kind"] == "Namespace" and await _is_in_use(cluster_name, hub):
             continue
         existing = await hub.find(place_of(each))
         if existing is not None:
             with suppress(NotFound):
                 await hub.delete(place_of(each), DeleteOptions(uid_of(existing)))
+
+
+async def _is_in_use(cluster_name: str, hub: ClusterClient) -> bool:
+    """Whether a cluster has this name, or something is in its namespace."""
+    for place in (
+        manifests.cluster_path(cluster_name),
+        ResourcePath(MEMBER_CLUSTERS, name=cluster_name),
+    ):
+        if await hub.find(place) is not None:
+            return True
+    return bool(await hub.list_objects(manifests.works_path(cluster_name)))
+
+
+async def _forget_unregistered(cluster_name: str, hub: ClusterClient) -> None:
+    """Take back what was made for the agent of a cluster that nobody can register any more.
+
+    Nothing happens while there is a cluster of that name, or another token for it.
+    """
+    notes = await hub.list_objects(note_path("").collection)
+    has_token = any(find_at(each, "data", "cluster") == cluster_name for each in notes)
+    if cluster_name and not has_token and not await _is_in_use(cluster_name, hub):
+        await forget_agent(cluster_name, hub)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,16 +269,25 @@ async def list_tokens(hub: ConnectionSettings) -> list[KnownToken]:
 
 
 async def delete_token(token: str, hub: ConnectionSettings) -> str:
-    """Delete a token, given whole or by its id, so that it lets nobody in; return the id."""
+    """Delete a token, given whole or by its id, so that it lets nobody in; return the id.
+
+    At a hub that is a kube-apiserver what was made along with it goes, too, if its cluster has not
+    registered.
+    """
     token_id = token.partition(".")[0]
     path = _TOKENS.named(secret_name(token_id))
     async with open_client(hub) as hub_client:
         secret = await hub_client.find(path)
-        if secret is None or secret.get("type") != TYPE:
+        is_elsewhere = not await is_own_server(hub_client.connection)
+        # Kubernetes removes a token that has ended; the note beside it says whose it was.
+        note = await hub_client.find(note_path(token_id)) if is_elsewhere else None
+        if secret is not None and secret.get("type") == TYPE:
+            await hub_client.delete(path, DeleteOptions(uid_of(secret)))
+        elif note is None:
             raise NotFound(f"there is no token {token_id}")
-        await hub_client.delete(path, DeleteOptions(uid_of(secret)))
-        if not await is_own_server(hub_client.connection):
+        if note is not None:
             await _delete_note(hub_client, token_id)
+            await _forget_unregistered(str(find_at(note, "data", "cluster") or ""), hub_client)
     return token_id
 
 
