@@ -68,6 +68,7 @@ from clusterspace.fleet.gateway.merge import versions
 from clusterspace.fleet.gateway.merge.failures import Reply, Skipped, Verdict
 from clusterspace.fleet.gateway.merge.field_filters import FieldFilter, read_filter
 from clusterspace.fleet.gateway.merge.lists import ClusterList, ListMetadata, read_cluster_list
+from clusterspace.fleet.gateway.merge.sorting import Order, read_order
 from clusterspace.fleet.gateway.routes import (
     HUB,
     FleetRequestInfo,
@@ -173,14 +174,22 @@ class FleetContext:
     def field_filter(self) -> FieldFilter | None:
         """What the field selector says that no cluster judges, in lists and watches of all."""
         text = self.info.query.get("fieldSelector")
-        if not text or self.route.reach is not Reach.ALL or self.info.is_write:
+        if self.route.reach is not Reach.ALL or self.info.is_write or not (text or self.order):
             return None
         return read_filter(
             text,
             self.subject,
             include=self.info.query.get("includeObject") or "Metadata",
             is_metadata_only=self.representation.is_metadata_only,
+            order=self.order,
         )
+
+    @cached_property
+    def order(self) -> Order | None:
+        """The order that a list of all clusters is to have, if it says one."""
+        text = self.info.query.get("sortBy")
+        is_list = self.info.verb == "list" and self.route.reach is Reach.ALL
+        return read_order(text) if text and is_list else None
 
     # -- which clusters, and the way to each --------------------------------------------------
 
@@ -578,7 +587,9 @@ async def ask_for_list(
                     await asyncio.sleep(0)
                 items = [item for each in parts for item in each.items]
                 rows = [row for each in parts for row in each.rows]
-                listed = replace(parts[-1], metadata=listed.metadata, items=items, rows=rows)
+                keys = [key for each in parts for key in each.sort_keys]
+                last = replace(parts[-1], metadata=listed.metadata, sort_keys=keys)
+                listed = replace(last, items=items, rows=rows)
         except ClusterMisbehaved as nonsense:
             reply = Reply(link.cluster, reply.status, failure=nonsense)
         else:

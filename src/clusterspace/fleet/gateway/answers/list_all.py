@@ -29,14 +29,23 @@ from clusterspace.fleet.gateway.fanout import (
 from clusterspace.fleet.gateway.merge import failures, lists, versions
 from clusterspace.fleet.gateway.merge.failures import Reply
 from clusterspace.fleet.gateway.merge.lists import ClusterList, ListMetadata
+from clusterspace.fleet.gateway.merge.sorting import (
+    Order,
+    SortedPlace,
+    question_of,
+    read_place,
+    sorted_page,
+)
 from clusterspace.fleet.gateway.merge.versions import Continue
-from clusterspace.fleet.gateway.routes import HUB
+from clusterspace.fleet.gateway.routes import ALL, HUB, in_order
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import find_at
 
 NOT_OLDER: Final = "NotOlderThan"
 EXACT: Final = "Exact"
-_PAGING: Final = frozenset({"limit", "continue", "resourceVersion", "resourceVersionMatch"})
+_PAGING: Final = frozenset(
+    {"limit", "continue", "resourceVersion", "resourceVersionMatch", "sortBy"}
+)
 _MOST_DIGITS: Final = 18
 _MOST_TOGETHER: Final = 8
 _DELETING: Final = (["apply"], ["delete"], ["diff"])
@@ -51,8 +60,13 @@ _MOST_COUNTED: Final = 500
 async def list_all(context: FleetContext) -> Response | None:
     """Answer a list with the objects of every cluster."""
     walk = _Walk(context)
-    if walk.token:
-        metadata = await walk.next_page(versions.decode_continue(walk.token))
+    place = versions.decode_continue(walk.token) if walk.token else None
+    if place is not None and (place.cluster == ALL) is not (context.order is not None):
+        raise BadRequest("invalid continue token: the list it goes on with was sorted otherwise")
+    if context.order is not None and not walk.is_for_deletion:
+        metadata = await walk.sorted_page(context.order, place)
+    elif place is not None:
+        metadata = await walk.next_page(place)
     elif walk.is_for_deletion:
         metadata = await walk.first_page_of_hub()
     else:
@@ -165,6 +179,48 @@ class _Walk:
         self.replies += of_hub
         pinned = {} if targets.witnesses else _versions_of(listed)
         return _metadata(pinned, await self._take(listed, pinned))
+
+    async def sorted_page(self, order: Order, place: Continue | None) -> ListMetadata:
+        """Ask every cluster for all it has, sort it, and cut the page out of it.
+
+        A later page is cut out of the same objects: each cluster is asked for what it had at the
+        version of page one. So no object is shown twice or skipped, whatever happens meanwhile.
+        A cluster that has forgotten that version answers 410, and the client begins anew; without
+        one that does not answer there is no telling which objects come next.
+        """
+        context, asked = self._context, self._context.info.query
+        question = question_of(
+            *(asked.get(each) for each in ("sortBy", "fieldSelector", "labelSelector"))
+        )
+        start, clusters = 0, context.fleet.all_clusters()
+        wanted, match = await context.positions(self._version), self._match
+        copied: Collection[str] = clusters if self._is_for_reflector else ()
+        if place is not None:
+            wanted, match = await context.positions(place.versions), EXACT
+            clusters = copied = tuple(in_order(wanted))
+            found = read_place(place.token)
+            start = found.shown
+            if found.question != question or not all(map(context.selects, clusters)):
+                raise Expired(statuses.CONTINUE_TOO_OLD)
+
+        def slice_of(cluster: str) -> Slice:
+            return Slice(0, "", wanted.get(cluster, ""), match)
+
+        targets = await find_targets(context, clusters)
+        judge = partial(failures.judge, copied=copied, is_given_up=context.is_given_up)
+        fanned = await fan_out(context, targets, self._request_for(slice_of), judge)
+        if place is not None and len(fanned.answered) < len(clusters):
+            raise Expired(statuses.CONTINUE_TOO_OLD)
+        self.replies += fanned.replies
+        listed = [each.listed for each in fanned.replies if each.listed is not None]
+        self.taken += sorted_page(listed, order, start, self._limit)
+        pinned = wanted if place is not None else _versions_of(listed)
+        pinned = {} if targets.witnesses else pinned
+        shown = start + sum(each.count for each in self.taken)
+        total = sum(each.count for each in listed)
+        if shown >= total:
+            return _metadata(pinned, None)
+        return _metadata(pinned, Stop(ALL, str(SortedPlace(question, shown))))
 
     async def next_page(self, place: Continue) -> ListMetadata:
         """Go on where the last page stopped, in the clusters the first one was of.

@@ -42,7 +42,7 @@ from clusterspace.errors import (
     NotServed,
     Unauthorized,
 )
-from clusterspace.fleet.gateway import inbound, renaming
+from clusterspace.fleet.gateway import inbound, renaming, virtual_labels
 from clusterspace.fleet.gateway.clusters import Link
 from clusterspace.fleet.gateway.fanout import FleetContext, ask_one, fan_out, find_targets, send_one
 from clusterspace.fleet.gateway.merge import failures
@@ -90,6 +90,11 @@ async def answer_single(context: FleetContext, naming: Naming) -> Response | Non
             raise BadRequest(
                 f"a watch of cluster {naming.cluster} alone cannot be selected by labels of the "
                 "cluster, which may change; leave them out, or watch all clusters"
+            )
+        if info.verb == "list" and info.query.get("sortBy") and not context.route.is_relayed:
+            context.http.warn(
+                "sortBy counts in lists of all clusters, and this one is of a single cluster; "
+                f"select it instead: labelSelector={virtual_labels.CLUSTER}={naming.cluster}"
             )
         if info.verb == "deletecollection" and not context.selects(naming.cluster):
             # Nobody is asked to delete nothing: a server that misreads that deletes everything.

@@ -95,6 +95,8 @@ def read_options(query: Query) -> WatchOptions:
             found.append(causes.not_supported(field, match, (NOT_OLDER,)))
     if found:
         raise statuses.invalid(GroupKind("meta.k8s.io", "ListOptions"), "", found)
+    if query.get("sortBy"):
+        raise BadRequest("sortBy is for lists: events come in the order in which things happen")
     seconds = query.get("timeoutSeconds")
     if seconds and not (seconds.isascii() and seconds.isdecimal() and len(seconds) <= _MOST_DIGITS):
         raise BadRequest(f"timeoutSeconds: {seconds[:64]!r} is not a number of seconds")

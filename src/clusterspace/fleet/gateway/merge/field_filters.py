@@ -8,7 +8,7 @@ string, as everywhere in field selectors; numbers and booleans are compared as J
 Where a path leads to several values, `=` asks for one of them and `!=` for none.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any, Final
@@ -18,6 +18,7 @@ import msgspec
 from clusterspace.builtins.resources import find_resource
 from clusterspace.errors import ClusterMisbehaved, MalformedPath, MalformedSelector
 from clusterspace.fleet.gateway.merge.lists import ClusterList, Row
+from clusterspace.fleet.gateway.merge.sorting import Order
 from clusterspace.fleet.gateway.renaming import Fields, encode, read_object
 from clusterspace.fleet.gateway.routes import Subject, unqualifier
 from clusterspace.kube.json_errors import UNREADABLE
@@ -46,25 +47,24 @@ class FieldFilter:
     """How much of an object the client wants beside a row of a Table."""
     is_metadata_only: bool = False
     """Whether the client wants no more than the metadata of objects."""
+    order: Order | None = None
+    """By what the list is to be sorted: read here too, while whole objects are at hand."""
 
     def select(self, listed: ClusterList) -> ClusterList:
         """Return the list with what matches, in the form that the client wants it."""
         fits = self.matches(listed)
         rows, items = list(compress(listed.rows, fits)), list(compress(listed.items, fits))
-        return self.reduce(replace(listed, rows=rows, items=items))
+        kept = replace(listed, rows=rows, items=items)
+        if self.order is not None:
+            kept = replace(kept, sort_keys=[self.order.key_of(each) for each in _objects_of(kept)])
+        return self.reduce(kept)
 
     def matches(self, listed: ClusterList) -> list[bool]:
         """Tell of each row or item whether it is as asked; ClusterMisbehaved if unreadable."""
         own = unqualifier(listed.cluster)
         values = [own(each.value) for each in self.requirements]
         try:
-            if listed.is_table:
-                objects = [
-                    {} if row.beside is msgspec.UNSET else read_object(row.beside)
-                    for row in listed.rows
-                ]
-                return [self._is_met(each, values) for each in objects]
-            return [self._is_met(item, values) for item in listed.items]
+            return [self._is_met(each, values) for each in _objects_of(listed)]
         except UNREADABLE as error:
             why = f"its list has an object that cannot be read: {error}"
             raise ClusterMisbehaved(listed.cluster, why, code=200) from error
@@ -99,6 +99,13 @@ class FieldFilter:
         return replace(listed, kind=kind, api_version=META_VERSION, items=items)
 
 
+def _objects_of(listed: ClusterList) -> Iterator[Fields]:
+    if not listed.is_table:
+        yield from listed.items
+    for row in listed.rows:
+        yield {} if row.beside is msgspec.UNSET else read_object(row.beside)
+
+
 def replace_beside(row: Row, *, is_shown: bool) -> Row:
     """Return a row with the metadata of its object beside it, or nothing."""
     if not is_shown or row.beside is msgspec.UNSET:
@@ -121,9 +128,14 @@ def _text(value: Any) -> str | None:
 
 
 def read_filter(
-    text: str, subject: Subject, *, include: str, is_metadata_only: bool
+    text: str,
+    subject: Subject,
+    *,
+    include: str,
+    is_metadata_only: bool,
+    order: Order | None = None,
 ) -> FieldFilter | None:
-    """Take a field selector apart; None when clusters judge all of it.
+    """Take a field selector apart; None when clusters judge all of it, and nothing is sorted.
 
     Raise MalformedSelector for one that cannot be read, and for a field that is no path.
     """
@@ -131,7 +143,7 @@ def read_filter(
     builtin = find_resource(subject.group, subject.version, subject.resource)
     known = builtin.selectable_fields if builtin else ALWAYS_SELECTABLE
     own = tuple(each for each in asked if each.field not in known)
-    if not own:
+    if not own and order is None:
         return None
     return FieldFilter(
         own,
@@ -139,6 +151,7 @@ def read_filter(
         str(FieldSelector(tuple(each for each in asked if each.field in known))),
         include,
         is_metadata_only,
+        order,
     )
 
 

@@ -81,6 +81,8 @@ class ClusterList:
     items: Sequence[Fields] = field(default=(), repr=False)
     columns: tuple[Object, ...] = ()
     rows: Sequence[Row] = field(default=(), repr=False)
+    sort_keys: Sequence[tuple[int, Any]] = field(default=(), repr=False)
+    """What each object is sorted by, where a list is to be in order."""
     is_table: bool = field(init=False)
     """Whether it has rows and columns."""
     count: int = field(init=False)
