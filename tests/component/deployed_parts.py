@@ -4,6 +4,7 @@ What systemd and Kubernetes do with directories is done by hand: each part is ru
 that its unit or its container would give it, and a file it is not given is not in them.
 """
 
+import asyncio
 import configparser
 import os
 import shutil
@@ -18,6 +19,8 @@ from typing import Any
 import yaml
 from tests.component.audit_lines import lines_of
 
+from clusterspace.roots.local.load_balancer import Answer, ask_ready
+from clusterspace.testing.hubs import free_port
 from clusterspace.testing.programs import Program
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
@@ -110,6 +113,88 @@ def _mounted(word: str, container: Mapping[str, Any], volume: Path) -> str:
             rest = value.removeprefix(mount["mountPath"])
             return f"{option}={volume / mount['subPath']}{rest}"
     raise AssertionError(f"{container['name']} mounts nothing at {value}")
+
+
+class ReplicatedPod:
+    """One pod of ha.yaml: hub, fleet API server and controllers, with a volume of its own."""
+
+    def __init__(self, directory: Path, number: int, given: Mapping[str, str]) -> None:
+        documents = yaml.safe_load_all((DEPLOY / "kubernetes/ha.yaml").read_text())
+        pod = next(each for each in documents if each["kind"] == "StatefulSet")["spec"]["template"]
+        spec = pod["spec"]
+        self.name = f"clusterspace-{number}"
+        self.volume = directory / self.name
+        self.ports = {part: free_port() for part in ("hub", "fleet")}
+        self._given = given
+        """Values of options that name places of the cluster: where they are in the test."""
+        self._directory = directory
+        self._secrets = {
+            each["name"]: directory / each["secret"]["secretName"]
+            for each in spec["volumes"]
+            if "secret" in each
+        }
+        self._containers = {
+            each["name"]: each for each in (*spec["initContainers"], *spec["containers"])
+        }
+        self._programs: dict[str, Program] = {}
+
+    def start(self) -> None:
+        """Start its containers in their order."""
+        for each in self._containers["authority"]["volumeMounts"]:
+            if each["name"] == "data":
+                (self.volume / each["subPath"]).mkdir(parents=True, exist_ok=True)
+        script = self._containers["authority"]["command"][2]
+        script = script.replace("/data", str(self.volume / "fleet"))
+        script = script.replace("/authority", str(self._secrets["authority"]))
+        subprocess.run(["sh", "-c", script], check=True, timeout=PATIENCE)
+        for part in PARTS:
+            self._start(part)
+            if part in self.ports:
+                wait_for(lambda part=part: self.is_ready(part), f"{self.name}: {part} is ready")
+
+    def stop(self) -> None:
+        """Ask its containers to end, the hub last, as the kubelet does."""
+        for part in reversed(PARTS):
+            if part in self._programs:
+                self._programs[part].terminate()
+                assert self._programs.pop(part).wait(PATIENCE) == 0
+
+    def is_ready(self, part: str) -> bool:
+        """Ask what the readiness probe asks."""
+        assert self._programs[part].poll() is None, self._log(part).read_text()[-4000:]
+        return asyncio.run(ask_ready(self.ports[part])) is Answer.READY
+
+    def _log(self, part: str) -> Path:
+        return self._directory / f"{self.name}-{part}.log"
+
+    def _start(self, part: str) -> None:
+        container = self._containers[part]
+        own = {"--host": "127.0.0.1", "--port": str(self.ports.get(part, 0)), **self._given}
+        words: list[str] = []
+        for word in container["args"]:
+            option, _, value = word.partition("=")
+            if option in own:
+                words.append(f"{option}={own[option]}")
+            elif f"{part} {option}" in own:
+                words.append(f"{option}={own[f'{part} {option}']}")
+            elif value.startswith("/"):
+                words.append(f"{option}={self._place(container, value)}")
+            else:
+                words.append(word)
+        near = {f"CLUSTERSPACE_{each.upper()}_ALLOW_MEMBER_CIDRS": "127.0.0.0/8" for each in PARTS}
+        kept = {key: value for key, value in os.environ.items() if key != "KUBECONFIG"}
+        self._programs[part] = Program(
+            "clusterspace", words, log=self._log(part), environment={**kept, **near}
+        )
+
+    def _place(self, container: Mapping[str, Any], path: str) -> Path:
+        for mount in container["volumeMounts"]:
+            rest = path.removeprefix(mount["mountPath"])
+            if rest != path and mount["name"] in self._secrets:
+                return self._secrets[mount["name"]] / rest.lstrip("/")
+            if rest != path and mount["name"] == "data":
+                return self.volume / mount["subPath"] / rest.lstrip("/")
+        raise AssertionError(f"{container['name']} mounts nothing at {path}")
 
 
 @contextmanager

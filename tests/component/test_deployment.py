@@ -26,6 +26,7 @@ from clusterspace import __version__
 from clusterspace.apis.identities import COMPONENTS
 from clusterspace.apiserver.kubernetes_hub.manifests import ACCOUNTS
 from clusterspace.cli.main import main
+from clusterspace.cli.settings import CommandPath
 from clusterspace.client.discovery import Discovery
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, WriteOptions
@@ -45,7 +46,7 @@ def documents(file: Path) -> list[dict[str, Any]]:
 
 def pods_of(file: Path) -> Iterator[dict[str, Any]]:
     for document in documents(file):
-        if document["kind"] == "Deployment":
+        if document["kind"] in ("Deployment", "StatefulSet"):
             yield document["spec"]["template"]["spec"]
 
 
@@ -107,6 +108,7 @@ def test_containers_run_commands_that_exist() -> None:
     names = {
         parse([*container.get("command", [])[1:], *container.get("args", [])]).info_name
         for container in containers()
+        if container["name"] != "authority"  # copies two files
     }
 
     assert names == {"hub", "fleet", "controllers", "agent", "webhook"}
@@ -188,6 +190,71 @@ def test_the_container_image_is_made_of_what_is_here() -> None:
     assert 'ENTRYPOINT ["clusterspace"]' in text
     (user,) = re.findall(r"^USER (\d+)", text, re.MULTILINE)
     assert int(user) == 65532
+
+
+# -- several of everything -------------------------------------------------------------------------
+
+
+def stateful_set() -> dict[str, Any]:
+    found = documents(DEPLOY / "kubernetes" / "ha.yaml")
+    return next(each for each in found if each["kind"] == "StatefulSet")
+
+
+def test_replicas_are_on_machines_of_their_own_and_go_one_at_a_time() -> None:
+    spec = stateful_set()["spec"]
+    labels = spec["selector"]["matchLabels"]
+    budget = next(
+        each["spec"]
+        for each in documents(DEPLOY / "kubernetes" / "ha.yaml")
+        if each["kind"] == "PodDisruptionBudget"
+    )
+    (apart,) = spec["template"]["spec"]["affinity"]["podAntiAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]
+
+    assert spec["replicas"] == 3
+    assert (budget["maxUnavailable"], budget["selector"]["matchLabels"]) == (1, labels)
+    assert apart["topologyKey"] == "kubernetes.io/hostname"
+    assert apart["labelSelector"]["matchLabels"] == labels
+    assert spec["updateStrategy"]["type"] == "RollingUpdate"
+
+
+def test_a_pod_has_the_time_that_its_servers_take_to_go() -> None:
+    pod = stateful_set()["spec"]["template"]["spec"]
+    servers = [each for each in (*pod["initContainers"], *pod["containers"]) if each.get("ports")]
+    delays = [
+        float(word.partition("=")[2])
+        for each in servers
+        for word in each["args"]
+        if word.startswith("--shutdown-delay-duration")
+    ]
+
+    assert len(delays) == 2
+    for each in servers:
+        probe = each["readinessProbe"]
+        assert (probe["httpGet"]["path"], each["livenessProbe"]["httpGet"]["path"]) == (
+            "/readyz",
+            "/livez",
+        )
+        # Whoever passes connections on has seen it before the server stops taking any.
+        assert probe["periodSeconds"] * probe["failureThreshold"] < min(delays)
+    # One after the other: a hub goes when what uses it has gone. Draining takes ten seconds each.
+    assert pod["terminationGracePeriodSeconds"] >= sum(delays) + 2 * 10
+
+
+def test_the_settings_of_several_machines_are_settings() -> None:
+    text = (DEPLOY / "systemd" / "ha.environment").read_text()
+    named = set(re.findall(r"^([A-Z_]+)=", text, re.MULTILINE))
+    known = {
+        each.variable for command in CommandPath((), main).below() for each in command.settings()
+    }
+
+    assert named
+    assert named <= known
+    delay = re.findall(r"SHUTDOWN_DELAY_DURATION=(\d+)", text)
+    for part in ("hub", "fleet"):
+        service = read_unit(DEPLOY / "systemd" / f"clusterspace-{part}.service")["Service"]
+        assert all(int(each) + 10 < int(service["TimeoutStopSec"]) for each in delay)
 
 
 # -- the control plane that deploy/ starts ---------------------------------------------------------

@@ -32,6 +32,7 @@ from clusterspace.apiserver.identity.authority import (
     KeyPair,
     key_id_of,
     read_bundle,
+    signer_of,
 )
 from clusterspace.apiserver.identity.credentials_in_use import NAME, NAMESPACE
 from clusterspace.apiserver.identity.following import secret_text
@@ -260,18 +261,38 @@ class Site:
 
     hub: Installation | None
     fleet: Installation | None
+    replicas: tuple[Installation, ...] = ()
+    """Further hubs and fleet API servers of `up --ha`, to whom what is replaced is carried."""
 
     @classmethod
     def find(cls, directory: Path) -> "Site":
         """Return what is in a data directory: of `up`, of a hub, or of a fleet API server."""
         hub, fleet = Installation(directory / "hub"), Installation(directory / "fleet")
         if hub.authority_file.exists():
-            return cls(hub, fleet if fleet.authority_file.exists() else None)
+            others = (
+                Installation(each)
+                for server in ("hub", "fleet")
+                for each in sorted(directory.glob(f"{server}-[0-9]"))
+            )
+            # Where the objects are in a file again, there is one of each, whatever is left behind.
+            is_alone = hub.store_file.exists()
+            replicas = tuple(
+                each for each in others if each.authority_file.exists() and not is_alone
+            )
+            return cls(hub, fleet if fleet.authority_file.exists() else None, replicas)
         own = Installation(directory)
         if not own.authority_file.exists():
             raise CannotRotate(f"{directory} is no data directory of a hub, or of `up`: --data-dir")
         is_fleet = (own.pki / "client-ca.crt").exists()
         return cls(None, own) if is_fleet else cls(own, None)
+
+    def replicas_of(self, first: Installation | None) -> tuple[Installation, ...]:
+        """Return all servers that share the authority of one, beginning with that one."""
+        if first is None:
+            return ()
+        prefix = f"{first.directory.name}-"
+        own = (each for each in self.replicas if each.directory.name.startswith(prefix))
+        return (first, *own)
 
     def rolls(self) -> tuple[Roll, ...]:
         """Return everything there is to replace."""
@@ -344,7 +365,7 @@ async def rotate(
         if note is not None and not note.signing:
             write_note(roll, msgspec.structs.replace(note, signing=clock.now()))
     for roll in under_way:
-        await _wait_presented(roll, clock)
+        await _wait_presented(site, roll, clock)
     outcome = Outcome(is_done=True)
     if not pace.is_forced:
         outcome = await _wait_unused(site, under_way, pace, progress, clock)
@@ -365,11 +386,13 @@ async def _wait_published(site: Site, roll: Roll, clock: Clock) -> None:
     if note is None or not isinstance(roll, AuthorityRoll):
         return
     places: list[tuple[Path, Callable[[], bytes]]] = [
-        (roll.installation.kubeconfig, lambda: _address(roll.installation)[1])
+        (each.kubeconfig, lambda each=each: _address(each)[1])
+        for each in site.replicas_of(roll.installation)
     ]
-    if roll.installation is site.hub and site.fleet is not None:
-        clients = site.fleet.pki / "client-ca.crt"
-        places.append((clients, clients.read_bytes))
+    if roll.installation is site.hub:
+        for gateway in site.replicas_of(site.fleet):
+            clients = gateway.pki / "client-ca.crt"
+            places.append((clients, clients.read_bytes))
     deadline = clock.monotonic() + TAKE_OVER_SECONDS
     for place, read in places:
         while note.new not in _key_ids(read):
@@ -411,13 +434,21 @@ async def _wait_overlap(
         await clock.sleep(left)
 
 
-async def _wait_presented(roll: Roll, clock: Clock) -> None:
-    """Wait until the server shows a certificate that the new authority alone vouches for."""
+async def _wait_presented(site: Site, roll: Roll, clock: Clock) -> None:
+    """Wait until the servers show certificates that the new authority alone vouches for."""
     if not isinstance(roll, AuthorityRoll):
         return
     authorities = roll.installation.load_authorities()
-    server, _ = _address(roll.installation)
     deadline = clock.monotonic() + TAKE_OVER_SECONDS
+    # Of several behind one address each has made its certificate before it shows it, in one step.
+    for replica in site.replicas_of(roll.installation):
+        certificate, _ = replica.server_files
+        while signer_of(certificate.read_bytes()) != authorities.signing.key_id:
+            if clock.monotonic() >= deadline:
+                why = f"{certificate} is not of the new authority"
+                raise CannotRotate(f"{why}: is the server running? Start it, and run this again")
+            await clock.sleep(_LOOK_SECONDS)
+    server, _ = _address(roll.installation)
     while not await _shows(server, authorities.signing.pair.certificate):
         if clock.monotonic() >= deadline:
             why = f"{server} shows no certificate of the new authority"
