@@ -26,8 +26,14 @@ _REMEMBER = 'trap \'export -p > "$TERMINAL"; echo "cd \\"$PWD\\"" >> "$TERMINAL"
 class Terminal:
     """A shell in a directory; what is exported in one step counts in the next."""
 
-    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        environment: Mapping[str, str],
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
         self._directory = directory
+        self._patience = patience
         self._state = directory / ".terminal"
         self._environment = {**environment, "TERMINAL": str(self._state)}
         self._others: list[subprocess.Popen[bytes]] = []
@@ -53,7 +59,7 @@ class Terminal:
             self._end(self._others.pop(), signal.SIGTERM)
 
     def _compare(self, step: Step) -> None:
-        deadline, pause = time.monotonic() + PATIENCE_SECONDS, 0.2
+        deadline, pause = time.monotonic() + self._patience, 0.2
         while problem := self._find_problem(step):
             if not _only_looks(step.commands) or time.monotonic() > deadline:
                 raise AssertionError(f"{step.where}: {problem}")
@@ -75,7 +81,7 @@ class Terminal:
         output = self._directory / ".output"
         with output.open("wb") as file:
             process = self._start(f"{_REMEMBER}\n{commands}", file.fileno())
-            code = process.wait(timeout=PATIENCE_SECONDS)
+            code = process.wait(timeout=self._patience)
         return code, output.read_text()
 
     def _start(self, commands: str, output: int) -> subprocess.Popen[bytes]:
@@ -99,7 +105,7 @@ class Terminal:
         with output.open("wb") as file:
             process = self._start(step.commands, file.fileno())
         self._others.append(process)
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + self._patience
         while not ready.exists():
             is_hopeless = process.poll() is not None or time.monotonic() > deadline
             assert not is_hopeless, f"{step.where}: no {step.detail}:\n{output.read_text()}"

@@ -43,7 +43,6 @@ ALONE = ("guides/backup-and-restore.md",)
 ON_A_SERVER = (
     "guides/install.md",
     "guides/upgrade.md",
-    "guides/beyond-one-machine.md",
     "guides/kubernetes-hub.md",
 )
 """Pages for machines with systemd, users and a registry: what they type is parsed, not run."""
@@ -61,7 +60,7 @@ ELSEWHERE = {
     "karmada-compatibility.md", "kubectl.md", "kubefleet-compatibility.md",
     "kubernetes-compatibility.md", "member-clusters.md", "resource-versions.md",
     "writing-tests.md", "guides/encryption.md", "guides/rotation.md",
-    "guides/single-sign-on.md",
+    "guides/single-sign-on.md", "guides/beyond-one-machine.md",
 }  # fmt: skip
 """Pages about the tree, or written and checked by a test of their own."""
 

@@ -23,7 +23,7 @@ from clusterspace.fleet.gateway.routes import HUB
 from clusterspace.kube.objects import Object, find_at
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.builders import DEPLOYMENTS, deployment
-from clusterspace.testing.hubs import OURS
+from clusterspace.testing.hubs import OURS, SEVERAL
 from clusterspace.testing.stage import Side
 from clusterspace.testing.steps import until
 
@@ -49,6 +49,7 @@ class Tables:
 STAGES = (
     *((kind, OURS) for kind in KINDS),
     pytest.param((SIM, KUBERNETES), marks=pytest.mark.slow),
+    pytest.param((SIM, SEVERAL), marks=pytest.mark.slow),
 )
 """What the member is, and what the hub is."""
 

@@ -13,7 +13,7 @@ from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.controller import CORDON
 from clusterspace.kube.objects import Object, annotations_of, find_at, labels_of, name_of
-from clusterspace.testing.hubs import KUBERNETES, OURS
+from clusterspace.testing.hubs import KUBERNETES, OURS, SEVERAL
 from clusterspace.testing.stage import Fleet, Side, running_fleet
 from clusterspace.testing.steps import until
 
@@ -25,7 +25,11 @@ NAME = "member1"
 @pytest_asyncio.fixture(
     scope="module",
     loop_scope="module",
-    params=[OURS, pytest.param(KUBERNETES, marks=pytest.mark.slow)],
+    params=[
+        OURS,
+        pytest.param(KUBERNETES, marks=pytest.mark.slow),
+        pytest.param(SEVERAL, marks=pytest.mark.slow),
+    ],
 )
 async def joined(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

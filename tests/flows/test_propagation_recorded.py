@@ -7,7 +7,7 @@ import pytest_asyncio
 from tests.flows.scenes import Player
 from tests.flows.stages import KUBERNETES, MIXED, PULL, PUSH, SIM, Stage, staged
 
-from clusterspace.testing.hubs import OURS
+from clusterspace.testing.hubs import OURS, SEVERAL
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -27,6 +27,8 @@ STAGES = (
     (KUBERNETES, MIXED, OURS),
     pytest.param((SIM, PUSH, KUBERNETES), marks=pytest.mark.slow),
     pytest.param((SIM, PULL, KUBERNETES), marks=pytest.mark.slow),
+    pytest.param((SIM, PUSH, SEVERAL), marks=pytest.mark.slow),
+    pytest.param((SIM, PULL, SEVERAL), marks=pytest.mark.slow),
 )
 """What members are, how they belong to the hub, and what that is."""
 

@@ -15,7 +15,7 @@ from tests.corpus import load_scenario
 from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.membership import manifests
 from clusterspace.kube.objects import Object, find_at, labels_of, name_of
-from clusterspace.testing.hubs import KUBERNETES, OURS
+from clusterspace.testing.hubs import KUBERNETES, OURS, SEVERAL
 from clusterspace.testing.stage import (
     SOON_UNKNOWN,
     Fleet,
@@ -46,7 +46,11 @@ class Registered:
 @pytest_asyncio.fixture(
     scope="module",
     loop_scope="module",
-    params=[OURS, pytest.param(KUBERNETES, marks=pytest.mark.slow)],
+    params=[
+        OURS,
+        pytest.param(KUBERNETES, marks=pytest.mark.slow),
+        pytest.param(SEVERAL, marks=pytest.mark.slow),
+    ],
 )
 async def registered(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

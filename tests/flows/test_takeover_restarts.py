@@ -40,7 +40,7 @@ from clusterspace.kube.objects import (
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.workloads import PromoteRequest, look, promote
 from clusterspace.testing.builders import DEPLOYMENTS, PODS, deployment, pod
-from clusterspace.testing.hubs import OURS
+from clusterspace.testing.hubs import OURS, SEVERAL
 from clusterspace.testing.steps import delete, until, until_equal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -57,6 +57,7 @@ STAGES = (
     (SIM, MIXED, OURS),
     (KUBERNETES, MIXED, OURS),
     pytest.param((SIM, MIXED, KUBERNETES), marks=pytest.mark.slow),
+    pytest.param((SIM, MIXED, SEVERAL), marks=pytest.mark.slow),
 )
 """What members are, how they belong to the hub, and what that is."""
 
@@ -332,7 +333,7 @@ async def test_a_pod_that_is_placed_has_the_token_and_the_priority_of_its_member
 
     mounted = [each["name"] for each in find_at(template, "spec", "volumes") or []]
     # A kube-apiserver that is the hub mounts none either: it runs without the plug-in.
-    assert len(mounted) == (1 if stage.hub_kind == OURS else 0)
+    assert len(mounted) == (0 if stage.hub_kind == KUBERNETES else 1)
     assert all(each.startswith("kube-api-access-") for each in mounted)
     assert find_at(placed, "spec", "priority") == 1000
     names = {each["name"] for each in find_at(placed, "spec", "volumes") or []}

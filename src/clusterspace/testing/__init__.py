@@ -8,7 +8,7 @@ certificates.py      authorities and certificates made for a test
 stage.py             a hub, members of any kind, their agents and the controllers
 programs.py          programs of ours as processes, which start at once
 hubs.py              hubs in this event loop, real API servers, and their clients
-etcd.py              members of etcd, and a proxy in front that is as strict as kine
+etcd.py              members of etcd, a strict proxy in front, and three hubs behind
 kine.py              kine with SQLite or Postgres behind it
 faults.py            what goes wrong on the way: silence, cuts, lies
 hostile.py           a member that is against us

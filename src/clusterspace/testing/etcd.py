@@ -4,6 +4,7 @@ Where no etcd is found the asking test is skipped, by name.
 """
 
 import asyncio
+import base64
 import contextlib
 import hashlib
 import os
@@ -22,17 +23,24 @@ from typing import Any, Final, Self
 
 import grpc
 import grpc.aio
+import msgspec
 import pytest
 
 from clusterspace.aio.clocks import SystemClock
+from clusterspace.apiserver.http.users import MemberIdentities
 from clusterspace.apiserver.identity.authority import Authority
 from clusterspace.apiserver.store.etcd import messages
 from clusterspace.apiserver.store.etcd.client import EtcdClient, EtcdSettings
+from clusterspace.client.endpoints import LOOPBACK
+from clusterspace.client.kubeconfig import read_kubeconfig
+from clusterspace.client.settings import ConnectionSettings
 from clusterspace.errors import StoreError
 from clusterspace.kube.protobuf.wire import read_fields, write_bytes_field
 from clusterspace.roots import hub, stores
+from clusterspace.roots.local.load_balancer import LoadBalancer
 from clusterspace.roots.settings import HubSettings
-from clusterspace.testing.hubs import ASSETS, free_port
+from clusterspace.testing.hubs import ASSETS, MASTERS_TRAVEL, free_port
+from clusterspace.testing.steps import stop
 
 _START_SECONDS: Final = 60.0
 
@@ -441,6 +449,58 @@ async def etcd_proxy(cluster: EtcdCluster) -> AsyncGenerator[EtcdProxy]:
         finally:
             proxy.is_watchable.set()
             await server.stop(None)
+
+
+# -- three hubs ----------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def several_hubs_for_test(
+    directory: Path, *, tokens: str = "", identities: MemberIdentities = MASTERS_TRAVEL
+) -> AsyncGenerator[ConnectionSettings]:
+    """Run three hubs on one etcd, in this event loop, and one address before them.
+
+    Every connection gets to another hub. What one hub alone has in its directory is in this one.
+    """
+    (directory / "etcd").mkdir()
+    token_file = directory / "tokens.csv" if tokens else None
+    if token_file is not None:
+        token_file.write_text(tokens)
+    keys = directory / "encryption.json"
+    keys.write_bytes(_encryption())
+    port = free_port()
+    async with AsyncExitStack() as stack:
+        etcd = await stack.enter_async_context(etcd_for_test(directory / "etcd"))
+        ports: dict[str, int] = {}
+        for number in (1, 2, 3):
+            settings = HubSettings(
+                directory if number == 1 else directory / f"hub-{number}",
+                port=free_port(),
+                etcd=etcd.settings,
+                encryption_file=keys,
+                endpoint=f"127.0.0.1:{port}",
+                member_cidrs=LOOPBACK,
+                token_auth_file=token_file,
+                identities=identities,
+            )
+            await stack.enter_async_context(hub.running_hub(settings))
+            ports[f"hub-{number}"] = settings.port
+        balancer = LoadBalancer(port, ports, SystemClock())
+        running = asyncio.create_task(balancer.run(), name="load balancer")
+        stack.push_async_callback(stop, running)
+        await balancer.wait_ready()
+        yield read_kubeconfig([directory / "kubeconfig"]).settings(cluster="hub")
+
+
+def _encryption() -> bytes:
+    key = {"name": "one", "secret": base64.b64encode(b"0123456789abcdef" * 2).decode()}
+    providers: list[dict[str, Any]] = [{"aesgcm": {"keys": [key]}}, {"identity": {}}]
+    config: dict[str, Any] = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "EncryptionConfiguration",
+        "resources": [{"resources": ["secrets"], "providers": providers}],
+    }
+    return msgspec.json.encode(config)
 
 
 # -- any suite on etcd ---------------------------------------------------------------------------

@@ -59,8 +59,9 @@ _TOKEN: Final = "admin-token"  # noqa: S105 - of a server that lives as long as 
 _START_SECONDS: Final = 150.0
 """A kube-apiserver is ready after three; on a machine with much else to do it took over 60."""
 
-OURS, KUBERNETES = "clusterspace", "kubernetes"
-"""Kinds of hubs: our own, and a kube-apiserver that `clusterspace init` made one."""
+OURS, KUBERNETES, SEVERAL = "clusterspace", "kubernetes", "several"
+"""Kinds of hubs: our own, a kube-apiserver that `clusterspace init` made one, and three of ours on
+one etcd behind one address."""
 
 MASTERS_TRAVEL: Final = MemberIdentities(passes_masters=True)
 """Administrators of the hub are administrators of its members."""

@@ -54,9 +54,11 @@ from clusterspace.roots.membership import (
 from clusterspace.roots.settings import AgentSettings, ControllersSettings, SimSettings
 from clusterspace.roots.sim import running_sim
 from clusterspace.roots.tokens import NewToken, create_token
+from clusterspace.testing.etcd import several_hubs_for_test
 from clusterspace.testing.hubs import (
     MASTERS_TRAVEL,
     OURS,
+    SEVERAL,
     client_for_test,
     hub_for_test,
     kubernetes_hub_for_test,
@@ -195,12 +197,15 @@ async def running_fleet(
 ) -> AsyncGenerator[Fleet]:
     """Run a hub without members; `tokens` are of its users, as kube-apiserver reads them.
 
-    It is ours, or a real kube-apiserver: then the test is skipped, by name, where there is none.
+    It is ours, or three of ours on etcd, or a real kube-apiserver: where there is no etcd or no
+    such server, the test is skipped, by name.
     """
     async with AsyncExitStack() as stack:
         (directory / "hub").mkdir()
         if hub_kind == OURS:
             hub = hub_for_test(directory / "hub", tokens=tokens, identities=identities)
+        elif hub_kind == SEVERAL:
+            hub = several_hubs_for_test(directory / "hub", tokens=tokens, identities=identities)
         else:
             hub = kubernetes_hub_for_test(directory / "hub", tokens=tokens)
         settings = await stack.enter_async_context(hub)
