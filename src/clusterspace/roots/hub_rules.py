@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Final, cast
 
-from clusterspace.apis.clusters import CLUSTERS
+from clusterspace.apis.policies import OVERRIDE_POLICIES, OVERRIDE_POLICY
 from clusterspace.apiserver.kubernetes_hub import manifests
 from clusterspace.apiserver.kubernetes_hub.manifests import WebhookAddress
 from clusterspace.apiserver.kubernetes_hub.promises import PROMISES, SHORTFALLS
@@ -81,16 +81,25 @@ async def _policies_that_hold(hub: ClusterClient) -> set[str]:
 
 
 async def _webhook_problem(hub: ClusterClient) -> str:
-    """Try a Cluster with a reserved name; return why nobody was there to refuse it, if so."""
-    metadata = {"name": "hub"}
-    body = {"apiVersion": CLUSTERS.api_version, "kind": "Cluster", "metadata": metadata}
-    spec = {"syncMode": "Pull"}
+    """Try a policy that renames; return why nobody was there to refuse it, if so.
+
+    Not a Cluster, which Karmada's own API server keeps where no webhook is asked.
+    """
+    renaming = {"path": "/metadata/name", "operator": "replace", "value": "another"}
+    policy = {
+        "apiVersion": OVERRIDE_POLICIES.api_version,
+        "kind": OVERRIDE_POLICY,
+        "metadata": {"name": "clusterspace-doctor", "namespace": "default"},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap"}],
+            "overrideRules": [{"overriders": {"plaintext": [renaming]}}],
+        },
+    }
+    place = ResourcePath(OVERRIDE_POLICIES, "default")
     try:
-        await hub.create(
-            ResourcePath(CLUSTERS), {**body, "spec": spec}, WriteOptions(is_dry_run=True)
-        )
+        await hub.create(place, policy, WriteOptions(is_dry_run=True))
     except (Invalid, Forbidden, AlreadyExists):
         return ""
     except ApiError as error:
         return error.message if "webhook" in error.message else ""
-    return "a Cluster called hub would be stored"
+    return "a policy that gives objects another name would be stored"

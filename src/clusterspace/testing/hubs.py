@@ -4,8 +4,13 @@ import asyncio
 import os
 import shutil
 import socket
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -184,12 +189,16 @@ async def real_server_for_test(
 
 @asynccontextmanager
 async def kubernetes_hub_for_test(
-    directory: Path, *, tokens: str = ""
+    directory: Path,
+    *,
+    tokens: str = "",
+    flags: Sequence[str] = (),
+    beside: Callable[[RealServer], AbstractAsyncContextManager[None]] | None = None,
 ) -> AsyncGenerator[ConnectionSettings]:
     """Run a real kube-apiserver that `clusterspace init` made the hub, and our webhook beside it.
 
     Kubeconfigs of its parts are where those of our own hub are. `tokens` are lines of a file as
-    kube-apiserver reads it.
+    kube-apiserver reads it, `flags` more of its flags; `beside` is what is there before `init`.
     """
     now = SystemClock().now()
     authority = Authority.create("kubernetes", now)
@@ -202,6 +211,7 @@ async def kubernetes_hub_for_test(
         f"--tls-cert-file={shown[0]}",
         f"--tls-private-key-file={shown[1]}",
         "--enable-bootstrap-token-auth",
+        *flags,
         name="hub",
         without=",".join(_ABOUT_PODS),
         tokens=tokens,
@@ -210,6 +220,7 @@ async def kubernetes_hub_for_test(
     async with (
         real as server,
         real_controllers_for_test(server, directory, *_HUB_CONTROLLERS, flags=signing),
+        nullcontext() if beside is None else beside(server),
     ):
         trust = Trust(Pem(file=directory / "ca.crt"))
         settings = replace(server.settings, trust=trust)
@@ -258,6 +269,21 @@ async def real_component_for_test(
         pytest.skip(f"no {name}: set KUBEBUILDER_ASSETS to where it is")
     async with _running(program, flags, directory) as process:
         yield process
+
+
+@asynccontextmanager
+async def karmada_component_for_test(
+    name: str, real: RealServer, directory: Path, *flags: str
+) -> AsyncGenerator[None]:
+    """Run a program of Karmada beside a kube-apiserver, as its administrator; skip, by name."""
+    program = Path(os.environ.get("KARMADA_ASSETS", "")) / name
+    if "KARMADA_ASSETS" not in os.environ or not program.exists():
+        pytest.skip(f"no {name}: set KARMADA_ASSETS to where Karmada's programs are")
+    kubeconfig = directory / f"{name}.kubeconfig"
+    kubeconfig.write_bytes(_admin_kubeconfig(real.settings.server))
+    asked = [f"--kubeconfig={kubeconfig}", *(each.format(kubeconfig=kubeconfig) for each in flags)]
+    async with _running(program, asked, directory):
+        yield
 
 
 @asynccontextmanager
