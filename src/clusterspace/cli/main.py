@@ -59,6 +59,7 @@ SECTIONS: Final = {
         "promote": Verb("workloads:promote", "Take over what already runs on a cluster."),
         "resume": Verb("workloads:resume", "Let paused deletions on a cluster go on."),
         "why": Verb("why:why", "Say why an object is where it is."),
+        "diff": Verb("diff:diff", "Say in which clusters an object differs."),
     },
     "Look": {
         "clusters": Verb("clusters:clusters", "Show the clusters: who is well, who has room."),

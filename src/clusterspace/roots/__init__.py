@@ -22,6 +22,7 @@ For one run of a command:
     migration.py    from SQLite to etcd, or back; what is in etcd backed up, restored, checked
     workloads.py    `promote`, `resume`
     why.py          `why`: the hub's objects read, the clusters concerned asked
+    diff.py         `diff`: one object asked of every cluster, those that agree counted
 
 Shared:
 
