@@ -22,7 +22,7 @@ from clusterspace.apiserver.store.interface import KeyValue, Revision
 from clusterspace.builtins.conversions import Conversion
 from clusterspace.builtins.printers.cells import Printer
 from clusterspace.errors import RequestEntityTooLarge, StoreCorrupt
-from clusterspace.kube.objects import Object
+from clusterspace.kube.objects import Object, metadata_of
 from clusterspace.kube.protobuf.encoding import encode_message
 from clusterspace.kube.shapes import MAX_STORED_CONTAINERS, refuse_too_many
 from clusterspace.kube.tables import IncludeObject, table
@@ -172,6 +172,26 @@ def item_pieces(entries: Iterable[KeyValue], form: Form) -> list[bytes]:
     return pieces
 
 
+def metadata_pieces(entries: Iterable[KeyValue], form: Form, version: str) -> list[bytes]:
+    """Return the items of a list of metadata, in this version of `meta.k8s.io`, as pieces.
+
+    Metadata has the same bytes there as in the object itself, cut out of what is stored.
+    """
+    head = encode({"kind": "PartialObjectMetadata", "apiVersion": version})[:-1]
+    pieces: list[bytes] = []
+    for entry in entries:
+        if pieces:
+            pieces.append(b",")
+        if not form.is_spliced(entry):
+            metadata = encode(metadata_of(decode_stored(entry, form)))
+            pieces.append(b'%b,"metadata":%b}' % (head, metadata))
+        else:
+            metadata = bytes(_text_decoder.decode(entry.value).metadata)
+            opening = b'%b,"metadata":{%b%d",' % (head, _RV, entry.mod_revision)
+            pieces += (opening, metadata[1:], b"}")
+    return pieces
+
+
 def as_item(kube_object: Object, form: Form) -> Object:
     """Return an object as its list shows it: items of a built-in list carry no kind."""
     if not form.bare_items:
@@ -196,7 +216,12 @@ class _MetadataOnly(msgspec.Struct):
     metadata: _Metadata
 
 
+class _MetadataText(msgspec.Struct):
+    metadata: msgspec.Raw
+
+
 _metadata_decoder: Final = msgspec.json.Decoder(_MetadataOnly)
+_text_decoder: Final = msgspec.json.Decoder(_MetadataText)
 
 
 def labels_in(entry: KeyValue) -> dict[str, str]:

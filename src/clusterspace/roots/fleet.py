@@ -30,6 +30,7 @@ from clusterspace.fleet.gateway.callers import (
 )
 from clusterspace.fleet.gateway.clusters import Directory, Lapses
 from clusterspace.fleet.gateway.fanout import Fleet
+from clusterspace.fleet.gateway.object_cache import ObjectCache
 from clusterspace.fleet.gateway.rights import HubRights
 from clusterspace.fleet.gateway.routes import HUB
 from clusterspace.fleet.membership.connections import view_settings
@@ -125,6 +126,7 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         server = api_server(handler, tls.context, settings, clock)
         tasks = await stack.enter_async_context(Supervisor(clock, report))
         keep_all(tasks, {**directory.tasks(), "open streams": recheck.run})
+        keep_all(tasks, fleet.cache.tasks(directory.members))
         keep_all(tasks, {**rights.tasks(recheck), **flows.tasks(), **process_tasks(clock)})
         keep_all(tasks, tls.client_tasks(clock, in_use, recheck.changed))
         await directory.wait_synced()
@@ -194,6 +196,7 @@ def build_fleet(
         limits,
         settings.bulk_delete_members,
         identities=settings.identities,
+        cache=ObjectCache(clock, limits.cached_bytes),
     )
 
 

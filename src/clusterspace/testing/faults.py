@@ -155,7 +155,8 @@ class FaultProxy:
         proxy.cut()
     """
 
-    def __init__(self, upstream: Connection) -> None:
+    def __init__(self, upstream: Connection, *, acts_for_users: bool = False) -> None:
+        self._acts_for_users = acts_for_users
         self._upstream = upstream
         self._rules: list[Rule] = []
         self._traffic = _Traffic()
@@ -227,12 +228,22 @@ class FaultProxy:
             await asyncio.sleep(fault.seconds)
         if isinstance(fault, Drop):
             if fault.is_after:
-                await self._upstream.exchange(await _ask_of(request))
+                await self._upstream.exchange(await self._ask_of(request))
             return _aborted(request)
         if isinstance(fault, Reorder):
             await self._wait_for_another()
-        async with self._upstream.stream(await _ask_of(request)) as stream:
+        async with self._upstream.stream(await self._ask_of(request)) as stream:
             return await _pass_back(request, stream, fault)
+
+    async def _ask_of(self, request: web.Request) -> ApiRequest:
+        kept = [(name, request.headers[name]) for name in _PASSED_ON if name in request.headers]
+        if self._acts_for_users:
+            pairs = request.headers.items()
+            kept += [pair for pair in pairs if pair[0].lower().startswith("impersonate-")]
+        body = await request.read() if request.can_read_body else None
+        query = tuple((key, value) for key, value in request.query.items())
+        path = request.raw_path.partition("?")[0]
+        return ApiRequest(request.method, path, query, tuple(kept), body)
 
     async def _wait_for_another(self) -> None:
         before = self._traffic.count
@@ -244,9 +255,14 @@ class FaultProxy:
 
 
 @asynccontextmanager
-async def fault_proxy(upstream: Connection) -> AsyncGenerator[FaultProxy]:
-    """Run a proxy in front of a cluster for as long as the block lasts."""
-    proxy = FaultProxy(upstream)
+async def fault_proxy(
+    upstream: Connection, *, acts_for_users: bool = False
+) -> AsyncGenerator[FaultProxy]:
+    """Run a proxy in front of a cluster for as long as the block lasts.
+
+    Requests are those of who is behind `upstream`, or of the users they are made for.
+    """
+    proxy = FaultProxy(upstream, acts_for_users=acts_for_users)
     application = web.Application(client_max_size=64 * 1024 * 1024)
     application.router.add_route("*", "/{path:.*}", proxy.handle)
     # Who hangs up is not waited for: the stream behind it would stay open for as long as it lasts.
@@ -262,13 +278,6 @@ async def fault_proxy(upstream: Connection) -> AsyncGenerator[FaultProxy]:
     finally:
         proxy.cut()
         await runner.cleanup()
-
-
-async def _ask_of(request: web.Request) -> ApiRequest:
-    kept = tuple((name, request.headers[name]) for name in _PASSED_ON if name in request.headers)
-    body = await request.read() if request.can_read_body else None
-    query = tuple((key, value) for key, value in request.query.items())
-    return ApiRequest(request.method, request.raw_path.partition("?")[0], query, kept, body)
 
 
 async def _pass_back(

@@ -88,6 +88,16 @@ async def list_objects(request: ResourceRequest) -> Response:
         if as_json:
             items = forms.item_pieces(page.entries, served.form)
             return json_response(context, 200, [list_opening(request, page), *items, b"]}"])
+        if representation.is_metadata_only and representation.media_type == JSON:
+            version = representation.meta_version
+            head = {
+                "kind": "PartialObjectMetadataList",
+                "apiVersion": version,
+                "metadata": page.metadata,
+            }
+            opening = forms.encode(head)[:-1] + b',"items":['
+            pieces = forms.metadata_pieces(page.entries, served.form, version)
+            return json_response(context, 200, [opening, *pieces, b"]}"])
         objects = [forms.decode_stored(each, served.form) for each in page.entries]
         body: Object
         if representation.is_table:

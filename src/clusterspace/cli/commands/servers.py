@@ -237,6 +237,13 @@ def _checked_url(context: click.Context, parameter: click.Parameter, value: str)
     help="MiB that all answers worked on at one time may have; the largest is left out first.",
 )
 @click.option(
+    "--cache-mib",
+    default=256,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="MiB of members' objects kept for the next list of them; 0 keeps none.",
+)
+@click.option(
     "--member-grace",
     "grace_seconds",
     default=30.0,
@@ -271,6 +278,7 @@ def fleet(
     list_seconds: float,
     answer_mib: int,
     answers_mib: int,
+    cache_mib: int,
     grace_seconds: float,
     lost_seconds: float,
     advertise_url: str,
@@ -311,6 +319,7 @@ def fleet(
                 list_seconds=list_seconds,
                 answer_bytes=answer_mib << 20,
                 answers_bytes=answers_mib << 20,
+                cached_bytes=cache_mib << 20,
                 grace_seconds=grace_seconds,
                 lost_seconds=lost_seconds,
             ),

@@ -11,6 +11,7 @@ What a request means:
 
 The clusters:
     clusters.py  which there are, kept fresh from the hub; which are in trouble, and for whom
+    object_cache.py  what objects of members said when they were last read
     fanout.py    FleetContext, one request; whom to ask, all at once; the merged answer to HTTP
 
 The answer:
@@ -22,5 +23,6 @@ The answer:
     app.py       a request to its route, its route to its answer
 
 It never reports as missing what it could not ask for, never tells a cluster how it knows a user,
-and keeps no object: what a cluster does not answer now, it does not show.
+and shows of a cluster what it has answered now, or named now in a state that is known: no memory of
+ours stands in for its word.
 """

@@ -19,6 +19,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from clusterspace.aio.clocks import SystemClock
 from clusterspace.apiserver.http.context import RequestContext, headers_for, warning_headers
 from clusterspace.apiserver.http.guards import refusal
 from clusterspace.apiserver.http.messages import Response
@@ -69,6 +70,7 @@ from clusterspace.fleet.gateway.merge.failures import Reply, Skipped, Verdict
 from clusterspace.fleet.gateway.merge.field_filters import FieldFilter, read_filter
 from clusterspace.fleet.gateway.merge.lists import ClusterList, ListMetadata, read_cluster_list
 from clusterspace.fleet.gateway.merge.sorting import Order, read_order
+from clusterspace.fleet.gateway.object_cache import ObjectCache
 from clusterspace.fleet.gateway.routes import (
     HUB,
     FleetRequestInfo,
@@ -108,6 +110,8 @@ class FleetLimits:
     line, and an end to a list that has none."""
     slow_seconds: float = 10.0
     """A client that watches and reads nothing for this long is cut off: it would never catch up."""
+    cached_bytes: int = 256 * 1024 * 1024
+    """For objects of members that are kept for the next list of them; 0 keeps none."""
     watched_objects: int = 500_000
     """Of one cluster in one watch, which remembers what it sent: more than any cluster has."""
 
@@ -133,6 +137,8 @@ class Fleet:
     streams: ClientStreams = field(default_factory=ClientStreams)
     identities: MemberIdentities = field(default_factory=MemberIdentities)
     """Who users of the hub are at members."""
+    cache: ObjectCache = field(default_factory=lambda: ObjectCache(SystemClock(), 0))
+    """What objects of members said when they were last read."""
 
     def all_clusters(self) -> tuple[str, ...]:
         """Return the clusters that a list is of, in the order of answers."""

@@ -1,6 +1,7 @@
 """A route to its answer: one module for each way a request reaches clusters.
 
 single.py         one cluster, named by the request or looked for; its events too
+known_lists.py    one member's list, of which only what is new is read whole
 list_all.py       all clusters: lists, whole or page by page
 watch_all.py      all clusters: watches, from where each begins to the end of the stream
 cluster_feeds.py  what one cluster sends into such a stream, without end

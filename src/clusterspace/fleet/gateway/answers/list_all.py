@@ -17,11 +17,12 @@ import msgspec
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import Query
 from clusterspace.errors import BadRequest, Expired, Forbidden
+from clusterspace.fleet.gateway import fanout
+from clusterspace.fleet.gateway.answers import known_lists
 from clusterspace.fleet.gateway.clusters import Link
 from clusterspace.fleet.gateway.fanout import (
     FleetContext,
     ask_all,
-    ask_for_list,
     fan_out,
     find_targets,
     send_merged,
@@ -334,6 +335,8 @@ class _Walk:
         self, slice_of: "Callable[[str], Slice]"
     ) -> Callable[[Link], Awaitable[Reply]]:
         context = self._context
+        # Of what is about to be deleted the labels are read, so the objects themselves are needed.
+        ask_for_list = fanout.ask_for_list if self.is_for_deletion else known_lists.ask_for_list
 
         def ask(link: Link) -> Awaitable[Reply]:
             page = slice_of(link.cluster)

@@ -83,6 +83,8 @@ class ClusterList:
     rows: Sequence[Row] = field(default=(), repr=False)
     sort_keys: Sequence[tuple[int, Any]] = field(default=(), repr=False)
     """What each object is sorted by, where a list is to be in order."""
+    texts: Sequence[msgspec.Raw] = field(default=(), repr=False)
+    """The items as they are written to clients, in place of `items`: their names are changed."""
     is_table: bool = field(init=False)
     """Whether it has rows and columns."""
     count: int = field(init=False)
@@ -90,7 +92,8 @@ class ClusterList:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_table", self.kind == "Table")
-        object.__setattr__(self, "count", len(self.rows if self.is_table else self.items))
+        found = self.rows if self.is_table else self.items or self.texts
+        object.__setattr__(self, "count", len(found))
 
     @property
     def cluster(self) -> str:
@@ -110,6 +113,7 @@ class ClusterList:
                 metadata=going_on if end < self.count else self.metadata,
                 items=self.items[start:end],
                 rows=self.rows[start:end],
+                texts=self.texts[start:end],
             )
 
 
@@ -257,7 +261,46 @@ def _most_fields(size: int) -> int:
     return _FREE_FIELDS + size // _LEAST_FIELD_BYTES
 
 
-def write_list(opening: Object, listed: str, elements: Iterable[Fields]) -> Iterator[bytes]:
+class _MetadataItem(msgspec.Struct):
+    metadata: msgspec.Raw
+
+
+class _MetadataAnswer(msgspec.Struct, rename="camel"):
+    kind: str
+    api_version: str = ""
+    metadata: _Metadata | None = None
+    items: list[_MetadataItem] | None = None
+
+
+METADATA_LIST: Final = "PartialObjectMetadataList"
+_metadata_decoder: Final = msgspec.json.Decoder(_MetadataAnswer)
+
+
+def read_metadata_list(body: bytes, cluster: str) -> tuple[ListMetadata, list[msgspec.Raw]] | None:
+    """Take a list of metadata apart; None when it is another list, as older servers answer.
+
+    Raises ClusterMisbehaved when it is no list at all.
+    """
+    try:
+        if len(body) > _LONG_BYTES:
+            too_many = f"it has elements of less than {_LEAST_BYTES} bytes each"
+            require_elements(body, len(body) // _LEAST_BYTES, too_many)
+        answer = _metadata_decoder.decode(body)
+    except UNREADABLE as error:
+        raise ClusterMisbehaved(cluster, f"its answer is not a list: {error}") from error
+    if answer.kind != METADATA_LIST:
+        return None
+    metadata = answer.metadata or _Metadata()
+    shape = _Answer(answer.kind, answer.api_version, metadata, [{}] if answer.items else [])
+    if nonsense := _nonsense_in(shape, "", len(body)):
+        raise ClusterMisbehaved(cluster, f"its answer is not a list: {nonsense}")
+    reported = ListMetadata(metadata.version, metadata.token, metadata.remainingItemCount)
+    return reported, [each.metadata for each in answer.items or ()]
+
+
+def write_list(
+    opening: Object, listed: str, elements: Iterable[Fields | msgspec.Raw]
+) -> Iterator[bytes]:
     """Yield the text of an object whose last field is a long list, some elements at a time."""
     yield encode({**opening, listed: []})[:-2]
     rest = iter(elements)
@@ -300,8 +343,10 @@ def merge_lists(
     return write_list(opening, "items", items)
 
 
-def renamed_items(listed: ClusterList, subject: Subject) -> Iterator[Fields]:
+def renamed_items(listed: ClusterList, subject: Subject) -> Iterator[Fields | msgspec.Raw]:
     """Yield the items of one cluster with the names they have in the fleet."""
+    if listed.texts:
+        return iter(listed.texts)
     if listed.naming.is_plain:
         return iter(listed.items)
     return map(renamer(listed.naming, subject), listed.items)
@@ -396,7 +441,8 @@ def merged_rows(listed: ClusterList, subject: Subject, shown: Sequence[Object]) 
         # A server that knows no Tables: its items are shown by their names alone.
         typed = {"kind": listed.kind.removesuffix("List"), "apiVersion": listed.api_version}
         name_at = renaming.name_column(shown)
-        for item in renamed_items(listed, subject):
+        for written in renamed_items(listed, subject):
+            item = renaming.read_object(written) if isinstance(written, msgspec.Raw) else written
             metadata: Any = item.get("metadata")
             fields = (
                 renaming.read_object(metadata) if isinstance(metadata, msgspec.Raw) else metadata

@@ -1,0 +1,326 @@
+"""Lists of members whose objects are known already: as fresh, as guarded and as whole as any."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from random import Random
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+from tests.component.gateway.fleet_site import (
+    Site,
+    fake_member,
+    fleet_site,
+    grant,
+    member_at,
+    reaching,
+    using,
+)
+
+from clusterspace.aio.clocks import SystemClock
+from clusterspace.client.connection import Connection
+from clusterspace.client.requests import ApiRequest, ResourcePath
+from clusterspace.client.resources import DeleteOptions
+from clusterspace.fleet.gateway import object_cache
+from clusterspace.fleet.gateway.fanout import FleetLimits
+from clusterspace.fleet.membership import manifests
+from clusterspace.kube.objects import uid_of
+from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace, secret
+from clusterspace.testing.builders import SECRETS as SECRETS_KIND
+from clusterspace.testing.faults import fault_proxy, status_reply
+from clusterspace.testing.hubs import client_for_test, real_server_for_test
+from clusterspace.testing.stage import Side
+from clusterspace.testing.steps import edit
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+MAPS = "/api/v1/namespaces/shop/configmaps"
+SHOP = ResourcePath(CONFIG_MAPS, "shop")
+COUNT = 40
+METADATA, WHOLE = "metadata", "whole"
+
+
+@pytest.fixture(autouse=True)
+def _whatever_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask for metadata however long that takes: what is shown must not depend on it."""
+    monkeypatch.setattr(object_cache, "_WORTHWHILE", float("inf"))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]:
+    """East and west with some ConfigMaps of a kilobyte each."""
+    async with fleet_site(tmp_path_factory.mktemp("fleet"), federation=False) as running:
+        for name, side in running.members.items():
+            await fill(side, name)
+        yield running
+
+
+async def fill(side: Side, name: str) -> None:
+    await side.client.create(ResourcePath(NAMESPACES), namespace("shop"))
+    for number in range(COUNT):
+        labels = {"side": "left" if number % 2 else "right"}
+        made = config_map(f"{name}-{number:02}", padded(0), namespace="shop", labels=labels)
+        await side.client.create(SHOP, made)
+
+
+def padded(number: int) -> dict[str, str]:
+    return {"n": str(number), "padding": "x" * 1000}
+
+
+async def change(side: Side, name: str, number: int) -> None:
+    await edit(side.client, SHOP.at(f"shop/{name}"), lambda held: {**held, "data": padded(number)})
+
+
+async def own_list(side: Side, cluster: str, query: str = "") -> list[Any]:
+    """Return a member's own list, with the names that the fleet gives."""
+    answer = await side.client.connection.ask(ApiRequest("GET", f"{MAPS}{query}"))
+    items = json.loads(answer.body)["items"]
+    for each in items:
+        each["metadata"]["name"] += f".clusterspace.{cluster}"
+    return items
+
+
+async def every_list(site: Site, query: str = "") -> list[Any]:
+    lists = [await own_list(side, name, query) for name, side in site.members.items()]
+    return [each for items in lists for each in items]
+
+
+async def warm(site: Site, path: str = MAPS, token: str = "root-token") -> None:
+    for _ in range(2):
+        assert (await site.ask("GET", path, token=token)).code == 200
+
+
+@asynccontextmanager
+async def observed(site: Site, side: Side, name: str) -> AsyncGenerator[list[str]]:
+    """Have a cluster join by another name, and write down which form of lists it is asked for."""
+    asked: list[str] = []
+
+    def note(request: web.Request) -> bool:
+        if "/configmaps" in request.path:
+            is_metadata = "PartialObjectMetadataList" in request.headers.get("Accept", "")
+            asked.append(METADATA if is_metadata else WHOLE)
+        return False
+
+    async with AsyncExitStack() as stack:
+        upstream = Connection(side.settings, clock=SystemClock(), random=Random(1))
+        stack.push_async_callback(upstream.close)
+        proxy = await stack.enter_async_context(fault_proxy(upstream))
+        proxy.inject(status_reply(503, "ServiceUnavailable"), when=note, times=None)
+        await stack.enter_async_context(member_at(site, name, proxy.settings.server))
+        yield asked
+
+
+def of(answer: Any, cluster: str) -> list[Any]:
+    suffix = f".clusterspace.{cluster}"
+    return [each for each in answer.body["items"] if each["metadata"]["name"].endswith(suffix)]
+
+
+async def test_what_is_known_is_not_read_again_and_what_is_new_is(site: Site):
+    side = site.members["east"]
+    path = "/api/v1/namespaces/shop/clusterspaces/all/configmaps"
+    async with observed(site, side, "seen") as asked:
+        for _ in range(4):
+            answer = await site.ask("GET", path)
+            assert of(answer, "seen") == await own_list(side, "seen")
+        assert asked == [WHOLE, WHOLE, METADATA, METADATA]
+
+        asked.clear()
+        await change(side, "east-03", 1)
+        answer = await site.ask("GET", path)
+
+        assert of(answer, "seen") == await own_list(side, "seen")
+        assert asked == [METADATA, WHOLE]  # the list, and the one object by its name
+
+        asked.clear()
+        for number in range(20):
+            await change(side, f"east-{number:02}", 2)
+        answer = await site.ask("GET", path)
+
+        assert of(answer, "seen") == await own_list(side, "seen")
+        assert asked == [METADATA, WHOLE]  # the list both ways
+        assert answer.body["kind"] == "ConfigMapList"
+        assert answer.body["apiVersion"] == "v1"
+
+
+async def test_a_list_shows_every_write_that_came_before_it(site: Site):
+    await warm(site)
+    east = site.members["east"]
+    for number in range(10):
+        wrote = await site.ask(
+            "PATCH",
+            f"{MAPS}/east-00.clusterspace.east",
+            {"data": {"n": f"mine-{number}"}},
+            content_type="application/merge-patch+json",
+        )
+        assert wrote.code == 200
+        shown = await site.ask("GET", MAPS)
+        (one,) = [each for each in shown.body["items"] if "east-00." in each["metadata"]["name"]]
+        assert one["data"]["n"] == f"mine-{number}"
+    held = await east.client.get(SHOP.at("shop/east-39"))
+    await east.client.delete(SHOP.at("shop/east-39"), DeleteOptions(uid_of(held)))
+    await east.client.create(SHOP, config_map("another", padded(1), namespace="shop"))
+
+    assert (await site.ask("GET", MAPS)).body["items"] == await every_list(site)
+
+
+@pytest.mark.parametrize(
+    "query", ["?labelSelector=side%3Dleft", "?fieldSelector=metadata.name%21%3Deast-01"]
+)
+async def test_selectors_are_the_members_own_affair(site: Site, query: str):
+    await warm(site)
+    for _ in range(3):
+        assert (await site.ask("GET", MAPS + query)).body["items"] == await every_list(site, query)
+
+
+async def test_pages_add_up_to_the_whole(site: Site):
+    await warm(site)
+    for _ in range(3):
+        items: list[Any] = []
+        token, versions = "", set[str]()
+        while True:
+            answer = await site.ask("GET", f"{MAPS}?limit=33&continue={token}")
+            items += answer.body["items"]
+            versions.add(answer.body["metadata"]["resourceVersion"])
+            token = answer.body["metadata"].get("continue", "")
+            if not token:
+                break
+        assert items == await every_list(site)
+        assert len(versions) == 1
+
+
+async def test_the_member_decides_at_every_list_who_sees_what(site: Site):
+    for side in site.members.values():
+        await grant(side, "carl", using("configmaps"), "carl")
+    await grant(site.hub, "carl", reaching(), "carl")
+    await warm(site, token="carl-token")
+    assert len((await site.ask("GET", MAPS, token="carl-token")).body["items"]) > COUNT
+
+    west = site.members["west"]
+    binding = manifests.role_binding_path("carl")
+    held = await west.client.get(binding)
+    await west.client.delete(binding, DeleteOptions(uid_of(held)))
+    answer = await site.ask("GET", MAPS, token="carl-token")
+
+    assert of(answer, "west") == []
+    assert of(answer, "east") == await own_list(site.members["east"], "east")
+    assert "west" in answer.warning
+    # Root has filled the cache; jane, who may reach members and read nothing there, gets nothing.
+    await grant(site.hub, "jane", reaching(), "jane")
+    assert (await site.ask("GET", MAPS, token="jane-token")).code == 403
+
+
+async def test_secrets_and_custom_kinds_are_not_kept(site: Site):
+    for number in range(3):
+        made = secret(f"big-{number}", {"k": "x" * 20_000}, namespace="shop")
+        await site.members["east"].client.create(ResourcePath(SECRETS_KIND, "shop"), made)
+    before = site.running.fleet.cache.used_bytes
+    await warm(site, "/api/v1/namespaces/shop/secrets")
+    await warm(site, "/api/v1/namespaces/shop/secrets")
+
+    assert site.running.fleet.cache.used_bytes == before
+
+
+async def test_what_a_member_sends_is_never_shown_as_anothers(site: Site):
+    """A member copies the metadata of an object of another one, and says nothing else of it."""
+    await warm(site)
+    copied = await own_list(site.members["east"], "east")
+    for each in copied:
+        each["metadata"]["name"] = each["metadata"]["name"].partition(".")[0]
+    texts = json.dumps(copied)
+    asked: list[str] = []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        is_metadata = "PartialObjectMetadataList" in request.headers.get("Accept", "")
+        asked.append(METADATA if is_metadata else WHOLE)
+        items = json.loads(texts)
+        for each in items:
+            each["data"] = {"n": "forged", "padding": "y" * 1000}
+            if is_metadata:
+                del each["data"]
+        kind = "PartialObjectMetadataList" if is_metadata else "ConfigMapList"
+        version = "meta.k8s.io/v1" if is_metadata else "v1"
+        metadata = {"resourceVersion": "7"}
+        body = {"kind": kind, "apiVersion": version, "metadata": metadata, "items": items}
+        return web.json_response(body)
+
+    async with fake_member(site, "forger", handle):
+        for _ in range(4):
+            answer = await site.ask("GET", MAPS)
+            assert of(answer, "east") == await own_list(site.members["east"], "east")
+            assert {each["data"]["n"] for each in of(answer, "forger")} == {"forged"}
+    assert METADATA in asked
+
+
+@pytest.mark.parametrize("broken", [b"{}", b"[]", b"<html>", b'{"kind":"Pod"}'])
+async def test_a_member_that_stumbles_over_the_form_is_asked_as_ever(site: Site, broken: bytes):
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if "PartialObjectMetadataList" in request.headers.get("Accept", ""):
+            return web.Response(body=broken, content_type="application/json")
+        items = [config_map(f"m-{each}", padded(each), namespace="shop") for each in range(COUNT)]
+        metadata = {"resourceVersion": "7"}
+        body = {"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": items}
+        return web.json_response(body)
+
+    async with fake_member(site, "odd", handle):
+        answers = [await site.ask("GET", MAPS) for _ in range(3)]
+        assert [len(of(each, "odd")) for each in answers] == [COUNT] * 3
+        assert [each.warning for each in answers] == [""] * 3
+        assert of(answers[-1], "east") == await own_list(site.members["east"], "east")
+
+
+async def test_many_at_once_see_what_is_there(site: Site):
+    await warm(site)
+    east = site.members["east"]
+
+    async def write() -> None:
+        for number in range(30):
+            await change(east, f"east-{number % 7:02}", 100 + number)
+
+    async def read() -> None:
+        newest = 0
+        for _ in range(10):
+            answer = await site.ask("GET", MAPS)
+            versions = [int(each["metadata"]["resourceVersion"]) for each in of(answer, "east")]
+            assert max(versions) >= newest
+            newest = max(versions)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(write())
+        for _ in range(3):
+            group.create_task(read())
+
+    assert (await site.ask("GET", MAPS)).body["items"] == await every_list(site)
+
+
+async def test_a_real_api_server_writes_metadata_alone_as_it_writes_it_in_objects(
+    site: Site, tmp_path_factory: pytest.TempPathFactory
+):
+    async with (
+        real_server_for_test(tmp_path_factory.mktemp("real")) as real,
+        client_for_test(real.settings) as client,
+    ):
+        side = Side(real.settings, client)
+        await fill(side, "east")
+        async with observed(site, side, "real") as asked:
+            for _ in range(4):
+                answer = await site.ask("GET", MAPS)
+                assert of(answer, "real") == await own_list(side, "real")
+            assert asked == [WHOLE, WHOLE, METADATA, METADATA]
+            await change(side, "east-03", 1)
+            answer = await site.ask("GET", MAPS)
+            assert of(answer, "real") == await own_list(side, "real")
+            assert asked[4:] == [METADATA, WHOLE]
+
+
+async def test_nothing_is_kept_where_the_cache_is_off(tmp_path_factory: pytest.TempPathFactory):
+    limits = FleetLimits(cached_bytes=0)
+    async with fleet_site(
+        tmp_path_factory.mktemp("off"), members=("east",), federation=False, limits=limits
+    ) as off:
+        await fill(off.members["east"], "east")
+        for _ in range(3):
+            assert (await off.ask("GET", MAPS)).body["items"] == await every_list(off)
+        assert off.running.fleet.cache.used_bytes == 0

@@ -1,0 +1,248 @@
+"""Lists of a fleet that is written and broken all the time show what is there, to who may see it.
+
+Writers change objects at members and through the gateway. Readers list, whole, selected, from any
+version and in pages. Connections break, members refuse and are slow, the gateway is started anew,
+what it keeps is forgotten, and rights come and go. In the end all that was shown is held against
+each member's own log. The seed decides everything but the scheduler; a failure prints it.
+"""
+
+import asyncio
+import os
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.robustness.listed_fleet import JANE, ROOT, ListedFleet, listed_fleet
+
+from clusterspace.fleet.gateway import fanout, object_cache
+from clusterspace.fleet.gateway.answers import known_lists
+from clusterspace.fleet.gateway.object_cache import ObjectCache
+from clusterspace.testing.steps import until
+
+
+@dataclass(frozen=True)
+class Run:
+    """How much is done."""
+
+    members: int
+    lists: int
+    readers: int = 3
+    pause: float = 0.1
+    """At most so long after each write of each writer."""
+
+
+def new_seed() -> int:
+    return int(os.environ.get("CLUSTERSPACE_CRASH_SEED", random.randrange(2**32)))
+
+
+@pytest.fixture(autouse=True)
+def _whatever_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every list that can be put together from what is known be put together."""
+    monkeypatch.setattr(object_cache, "_WORTHWHILE", float("inf"))
+    monkeypatch.setattr(object_cache, "_LEAST_BYTES", 0)
+    monkeypatch.setattr(object_cache, "_MOST_SKIPPED", 1)
+
+
+async def play(directory: Path, run: Run, seed: int, *, calm: bool = False) -> ListedFleet:
+    """Carry out a run; return the fleet as it was in the end, with all that was shown."""
+    async with listed_fleet(directory, run.members) as fleet:
+        members = list(fleet.members.values())
+        recorders = [asyncio.create_task(each.record()) for each in members]
+
+        def is_done() -> bool:
+            return len(fleet.shown) >= run.lists
+
+        async def again(what: Callable[[random.Random], Awaitable[None]], number: int) -> None:
+            chance = random.Random(seed * 31 + number)
+            while not is_done():
+                await what(chance)
+                await asyncio.sleep(run.pause * chance.random())
+
+        async def read(who: str, number: int) -> None:
+            chance = random.Random(seed * 37 + number)
+            while not is_done():
+                await fleet.read(chance, who)
+
+        async def rage(chance: random.Random) -> None:
+            await asyncio.sleep(0.1)
+            await fleet.break_something(chance)
+
+        async with asyncio.TaskGroup() as group:
+            for number, member in enumerate(members):
+                group.create_task(again(member.write, number))
+            group.create_task(again(fleet.write_and_read, 100))
+            group.create_task(again(fleet.write_and_read, 101))
+            for number in range(run.readers):
+                group.create_task(read((ROOT, JANE)[number % 2], number))
+            if not calm:
+                group.create_task(again(rage, 102))
+        for member in members:
+            member.proxy.heal()
+            await until_recorded(member)
+        for task in recorders:
+            task.cancel()
+        await asyncio.wait(recorders)
+        return fleet
+
+
+async def until_recorded(member: Any) -> None:
+    """Wait until a last change, which follows all others, is in the log."""
+    chance = random.Random(1)
+    before = len(member.changes)
+    await member.write(chance)
+
+    async def is_there() -> bool:
+        return len(member.changes) > before and member.changes[-1].revision >= member.written
+
+    await until(is_there)
+
+
+def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Count the lists that were put together, object by object."""
+    found: list[int] = []
+    texts = ObjectCache.texts
+
+    def counted(cache: ObjectCache, *given: Any) -> list[msgspec.Raw | None]:
+        result = texts(cache, *given)
+        found.append(sum(each is not None for each in result))
+        return result
+
+    monkeypatch.setattr(ObjectCache, "texts", counted)
+    return found
+
+
+async def test_what_is_shown_is_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    seed = new_seed()
+    print(f"seed {seed}")
+    known = counting(monkeypatch)
+
+    fleet = await play(tmp_path, Run(3, 120), seed)
+
+    assert fleet.problems()[:3] == []
+    assert sum(known) > 100  # else nothing was put to the test
+    assert any(shown.who == JANE for shown in fleet.shown)
+    assert fleet.troubles
+
+
+@pytest.mark.slow
+async def test_ten_members_for_a_long_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    seed = new_seed()
+    print(f"seed {seed}")
+    known = counting(monkeypatch)
+
+    fleet = await play(tmp_path, Run(10, 5_000, 6), seed)
+
+    print(len(fleet.shown), sum(known), fleet.troubles)
+    assert fleet.problems()[:3] == []
+    assert len(fleet.troubles) == 6
+
+
+# -- bugs that must be found -----------------------------------------------------------------------
+
+
+class _Named(msgspec.Struct):
+    uid: str = ""
+
+
+def forget_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object is taken for what it was, whatever its version."""
+
+    def digest_of(metadata: Any) -> bytes:
+        return msgspec.json.decode(metadata or b"{}", type=_Named).uid.encode()
+
+    monkeypatch.setattr(known_lists, "digest_of", digest_of)
+
+
+def remember_the_answer(monkeypatch: pytest.MonkeyPatch, *, of_each_user: bool) -> None:
+    """What a member named a moment ago is not asked for again."""
+    remembered: dict[Any, Any] = {}
+    uses: dict[Any, int] = {}
+    ask_one = fanout.ask_one
+
+    async def ask(link: Any, make_request: Any) -> Any:
+        request = make_request(link)
+        if not any("PartialObjectMetadataList" in value for _, value in request.headers):
+            return await ask_one(link, make_request)
+        user = [pair for pair in request.headers if pair[0].lower().startswith("impersonate")]
+        key = (link.cluster, request.query, *(map(tuple, user) if of_each_user else ()))
+        if key not in remembered or uses[key] > 5 or remembered[key].failure is not None:
+            remembered[key], uses[key] = await ask_one(link, make_request), 0
+        uses[key] += 1
+        return remembered[key]
+
+    class Patched:
+        ask_one = staticmethod(ask)
+        ask_for_list = staticmethod(fanout.ask_for_list)
+
+    monkeypatch.setattr(known_lists, "fanout", Patched)
+
+
+def remember_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    remember_the_answer(monkeypatch, of_each_user=False)
+
+
+def remember_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    remember_the_answer(monkeypatch, of_each_user=True)
+
+
+def leave_out_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state that is not known is left out instead of read."""
+    texts = ObjectCache.texts
+
+    def known(cache: ObjectCache, *given: Any) -> list[msgspec.Raw]:
+        return [each for each in texts(cache, *given) if each is not None]
+
+    monkeypatch.setattr(ObjectCache, "texts", known)
+
+
+def take_what_is_there_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object that has changed once more is shown as it is now, in a list of before."""
+    original = known_lists.digest_of
+
+    class Same(bytes):
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __ne__(self, other: object) -> bool:
+            return False
+
+        def __hash__(self) -> int:
+            return super().__hash__()
+
+    async def late(self: Any, named: Any, texts: Any, missing: Any) -> None:
+        await asyncio.sleep(0.02)  # long enough for a write
+        await fetch(self, named, texts, missing)
+
+    fetch = known_lists._ConditionalList._fetch
+    monkeypatch.setattr(known_lists, "digest_of", lambda text: Same(original(text)))
+    monkeypatch.setattr(known_lists._ConditionalList, "_fetch", late)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("plant", "complaint"),
+    [
+        (forget_the_version, "not as it was|instead of"),
+        (remember_for_all, "without a right to|promised"),
+        (remember_for_each, "promised"),
+        (leave_out_what_is_new, "instead of"),
+        (take_what_is_there_now, "instead of"),
+    ],
+)
+async def test_a_planted_bug_is_found(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    plant: Callable[[pytest.MonkeyPatch], None],
+    complaint: str,
+):
+    plant(monkeypatch)
+
+    fleet = await play(tmp_path, Run(3, 200, pause=0.03), new_seed())
+
+    wanted = complaint.split("|")
+    found = fleet.problems()
+    assert any(each in problem for problem in found for each in wanted), found[:3]

@@ -1,0 +1,164 @@
+"""What is kept of members' objects: within a bound, for a time, and never across a restore."""
+
+import msgspec
+import pytest
+
+from clusterspace.fleet.gateway import object_cache
+from clusterspace.fleet.gateway.object_cache import (
+    TRUSTED_SECONDS,
+    UNUSED_SECONDS,
+    CachedKind,
+    KindKey,
+    ListHistory,
+    ObjectCache,
+    digest_of,
+)
+from clusterspace.fleet.gateway.routes import Naming, Subject
+from clusterspace.testing.clocks import ManualClock
+
+EAST_PODS = KindKey(Naming("east", qualifies_names=True), Subject("", "v1", "pods"))
+WEST_PODS = KindKey(Naming("west", qualifies_names=True), Subject("", "v1", "pods"))
+EAST_NODES = KindKey(Naming("east", qualifies_names=True), Subject("", "v1", "nodes"))
+
+
+def put(cache: ObjectCache, key: KindKey, count: int, *, size: int = 100, version: str = "5"):
+    kind = CachedKind("PodList", "v1", used_at=0.0, version=version)
+    texts = [(digest_of(b"%d" % each), msgspec.Raw(b"x" * size)) for each in range(count)]
+    cache.put(key, kind, texts)
+
+
+def known(cache: ObjectCache, key: KindKey, *numbers: int, version: str = "") -> int:
+    found = cache.texts(key, version, [digest_of(b"%d" % each) for each in numbers])
+    return sum(each is not None for each in found)
+
+
+def test_what_was_put_is_found_and_nothing_else():
+    cache = ObjectCache(ManualClock(), 1 << 20)
+    put(cache, EAST_PODS, 3)
+
+    assert known(cache, EAST_PODS, 0, 1, 2, 3) == 3
+    assert known(cache, WEST_PODS, 0) == 0
+    assert known(cache, EAST_NODES, 0) == 0
+
+
+def test_the_kind_nobody_asked_for_longest_leaves_when_there_is_no_room():
+    cache = ObjectCache(ManualClock(), 100_000)
+    for key in (EAST_PODS, WEST_PODS, EAST_NODES):
+        put(cache, key, 20, size=900)
+    assert known(cache, EAST_PODS, 0) == 1  # used again: now west is the oldest
+    for number in range(2):
+        put(cache, KindKey(Naming(f"m{number}"), Subject("", "v1", "pods")), 20, size=900)
+
+    assert cache.used_bytes <= 100_000
+    assert (known(cache, EAST_PODS, 0), known(cache, WEST_PODS, 0)) == (1, 0)
+
+
+def test_one_kind_never_takes_the_room_of_all_others():
+    cache = ObjectCache(ManualClock(), 100_000)
+    put(cache, WEST_PODS, 10)
+    put(cache, EAST_PODS, 100, size=900)
+
+    assert not cache.has_room(30_000)
+    assert (known(cache, EAST_PODS, 0), known(cache, WEST_PODS, 0)) == (0, 1)
+    assert cache.used_bytes == 10 * 350
+
+
+def test_texts_that_are_put_again_count_once():
+    cache = ObjectCache(ManualClock(), 1 << 20)
+    for _ in range(3):
+        put(cache, EAST_PODS, 10)
+
+    assert cache.used_bytes == 10 * 350
+
+
+async def test_no_text_is_used_long_after_it_was_read():
+    clock = ManualClock()
+    cache = ObjectCache(clock, 1 << 20)
+    put(cache, EAST_PODS, 1)
+    await clock.advance(TRUSTED_SECONDS + 1)
+
+    assert known(cache, EAST_PODS, 0) == 0
+    cache.sweep(("east",))
+    assert cache.used_bytes == 0
+
+
+async def test_what_nobody_asks_for_and_clusters_that_left_are_forgotten():
+    clock = ManualClock()
+    cache = ObjectCache(clock, 1 << 20)
+    put(cache, EAST_PODS, 1)
+    put(cache, WEST_PODS, 1)
+    cache.sweep(("west",))
+    assert (known(cache, EAST_PODS, 0), known(cache, WEST_PODS, 0)) == (0, 1)
+    await clock.advance(UNUSED_SECONDS + 1)
+    cache.sweep(("west",))
+
+    assert cache.find(WEST_PODS) is None
+    assert cache.used_bytes == 0
+
+
+@pytest.mark.parametrize(("version", "count"), [("5", 1), ("6", 1), ("4", 0), ("", 1)])
+def test_a_cluster_that_counts_again_is_known_no_more(version: str, count: int):
+    cache = ObjectCache(ManualClock(), 1 << 20)
+    put(cache, EAST_PODS, 1)
+
+    assert known(cache, EAST_PODS, 0, version=version) == count
+    assert known(cache, EAST_PODS, 0) == count
+
+
+def test_a_list_of_a_restored_cluster_replaces_all_that_was_known():
+    cache = ObjectCache(ManualClock(), 1 << 20)
+    put(cache, EAST_PODS, 5)
+    put(cache, EAST_PODS, 1, version="3")
+
+    assert known(cache, EAST_PODS, 0, 1, 2, 3, 4) == 1
+    assert cache.used_bytes == 350
+
+
+def test_metadata_is_asked_for_where_it_pays_and_ever_more_rarely_where_not():
+    history = ListHistory(0.0)
+    assert not history.tries_metadata()
+    history.note_whole(1.0, 1 << 20)
+    assert history.tries_metadata()
+    history.note_metadata(0.3, sufficed=True)
+    assert history.tries_metadata()
+
+    def tries_of(lists: int) -> int:
+        tries = 0
+        for _ in range(lists):
+            if history.tries_metadata():
+                tries += 1
+                history.note_metadata(0.9, sufficed=True)  # it takes as long as the list
+        return tries
+
+    assert tries_of(1000) < 25
+    history.skips = history.pause = 0
+    history.note_metadata(0.3, sufficed=True)
+    assert history.tries_metadata()
+
+
+def test_a_short_list_is_asked_for_as_it_is():
+    history = ListHistory(0.0)
+    history.note_whole(1.0, 1000)
+
+    assert not history.tries_metadata()
+
+
+async def test_only_a_list_that_is_asked_for_again_soon_is_a_repeated_one():
+    clock = ManualClock()
+    cache = ObjectCache(clock, 1 << 20)
+    asked = ("east", "/api/v1/pods", [("labelSelector", "a=b")])
+    assert not cache.history(*asked).is_repeated
+    assert cache.history(*asked).is_repeated
+    assert not cache.history("west", *asked[1:]).is_repeated
+    await clock.advance(UNUSED_SECONDS + 1)
+    assert not cache.history(*asked).is_repeated
+
+
+def test_histories_are_bounded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(object_cache, "_MOST_HISTORIES", 3)
+    cache = ObjectCache(ManualClock(), 1 << 20)
+    for number in range(10):
+        cache.history("east", f"/{number}", ())
+
+    assert not cache.history("east", "/0", ()).is_repeated
+    assert cache.history("east", "/9", ()).is_repeated
