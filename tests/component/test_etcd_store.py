@@ -17,6 +17,7 @@ from clusterspace.errors import (
     Compacted,
     OutcomeUnknown,
     RevisionMismatch,
+    StoreFull,
     StoreUnavailable,
     StoreUnreadable,
     Unstorable,
@@ -258,6 +259,23 @@ async def test_a_write_whose_answer_was_lost_is_answered_and_happened_once(
     assert [event.item for event in events] == [written]
     assert await troubled.get("/a") == written
     assert proxy.refused == []
+
+
+async def test_a_write_whose_answer_was_lost_is_not_denied_by_an_etcd_that_is_full_now(
+    troubled: EtcdStore, proxy: EtcdProxy, logged_errors: list[str]
+) -> None:
+    proxy.lost_answers, proxy.is_full = 1, True
+    try:
+        with pytest.raises(OutcomeUnknown, match="has no room now"):
+            await troubled.put("/a", b"1", expected=ABSENT)
+        with pytest.raises(StoreFull):
+            await troubled.put("/b", b"1", expected=ABSENT)
+    finally:
+        proxy.is_full = False
+
+    await troubled.sync()
+    assert await troubled.get("/a") is not None
+    assert await troubled.get("/b") is None
 
 
 async def test_a_write_that_was_lost_on_its_way_is_made_again(

@@ -132,7 +132,8 @@ def version_in(answer: Answer) -> int:
         return int(metadata.get("resourceVersion") or 0)
     if answer.status in (404, 409):
         raise RefusedError
-    if answer.status in (429, 503):  # the hub says: it has not been carried out
+    is_full = answer.status == 500 and b"out of disk space" in answer.body
+    if answer.status in (429, 503) or is_full:  # the hub says: it has not been carried out
         raise NotDoneError
     raise UnknownError(f"{answer.status}")
 

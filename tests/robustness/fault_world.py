@@ -128,7 +128,7 @@ class SlowDisk:
     def __init__(self, path: Path) -> None:
         device = os.stat(path).st_dev
         self._device = f"{os.major(device)}:{os.minor(device)}"
-        self._group = _BLOCKS / f"clusterspace-faults-{os.getpid()}-{path.name}"
+        self._group = _BLOCKS / f"clusterspace-{path.parent.name}-{path.name}"
         self._stopping: asyncio.Task[None] | None = None
         try:
             self._group.mkdir()
@@ -259,7 +259,13 @@ class World:
         if self.small_disk is not None:
             self.small_disk.empty()
         for hub in self.hubs:
-            await hub.wait_ready()
+            try:
+                await hub.wait_ready()
+            except AssertionError:
+                # It had found nobody of etcd for ten seconds, and ended: others start it again.
+                await self.etcd.until_ready()
+                hub.start()
+                await hub.wait_ready()
 
 
 @asynccontextmanager
@@ -321,4 +327,4 @@ async def world(
                 hub.kill()
         for member in etcd.members:
             await member.kill()
-        built.slow_disk.remove()
+        built.slow_disk.remove()  # the processes are gone: it is empty

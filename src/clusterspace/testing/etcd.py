@@ -355,6 +355,8 @@ class EtcdProxy:
         """How many of the next transactions are carried out, and their answers lost."""
         self.lost_requests = 0
         """How many of the next transactions are lost on their way."""
+        self.is_full = False
+        """Whether transactions are refused for want of room, once no more answers get lost."""
         self.lost_events = 0
         """How many of the next events are left out of watches, without a word."""
         self.is_watchable = asyncio.Event()
@@ -378,6 +380,9 @@ class EtcdProxy:
         if method == messages.TXN and self.lost_requests:
             self.lost_requests -= 1
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the connection was cut")
+        if method == messages.TXN and self.is_full and not self.lost_answers:
+            why = "etcdserver: mvcc: database space exceeded"
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
         try:
             answer: bytes = await channel.unary_unary(method)(request)
         except grpc.aio.AioRpcError as error:

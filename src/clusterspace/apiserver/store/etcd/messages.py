@@ -227,14 +227,19 @@ def read_txn(data: bytes) -> TxnAnswer:
     return TxnAnswer(revision, succeeded, current, guard)
 
 
-def read_watch(data: bytes) -> WatchAnswer:
-    """Read one answer of a watch stream."""
+def read_watch(data: bytes, known: int = 0) -> WatchAnswer:
+    """Read one answer of a watch stream; without its changes if they are not after `known`.
+
+    The answer's own revision is that of its last change, or a later one, and comes first.
+    """
     revision = compact_revision = 0
     created = canceled = False
     reason = ""
     changes: list[Change] = []
     for number, value in _fields(data):
         if number == 11:
+            if 0 < revision <= known:
+                break
             changes.append(_read_change(_bytes(value)))
         elif number == 1:
             revision = _read_revision(_bytes(value))

@@ -169,6 +169,9 @@ class EtcdStore(IndexedStore):
         self._writes = 0
         self._idle = asyncio.Event()
         self._idle.set()
+        self._revision_request = messages.range_request(names.marker)
+        self._asking = 0
+        """How many are asking for the revision just now."""
         self._sync_queued: asyncio.Future[Revision] | None = None
         self._wants_sync = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
@@ -238,50 +241,74 @@ class EtcdStore(IndexedStore):
 
     # -- reading -------------------------------------------------------------------------------
 
-    # A request that joins the queue is served by a range that is sent after it joined, so the
-    # revision it gets is that of a moment within its own life. A range already on its way may have
-    # been answered by the quorum before something else was acknowledged, and does not count.
+    # Who comes alone asks himself. Who comes while somebody asks joins a queue, which is served by
+    # a range that is sent after he joined, so the revision he gets is that of a moment within his
+    # own life. A range already on its way may have been answered by the quorum before something
+    # else was acknowledged, and does not count.
     async def sync(self) -> Revision:
         """Return when reads show all that any hub had acknowledged before this call."""
         self._check_open()
-        queued = self._sync_queued
-        if queued is None:
-            queued = self._sync_queued = asyncio.get_running_loop().create_future()
-            self._wants_sync.set()
-        revision = await asyncio.shield(queued)
-        await self._reach(revision)
+        if not self._asking:
+            revision = await self._ask_revision()
+        else:
+            queued = self._sync_queued
+            if queued is None:
+                queued = self._sync_queued = asyncio.get_running_loop().create_future()
+                self._wants_sync.set()
+            revision = await asyncio.shield(queued)
+        if self._index.revision < revision:
+            await self._reach(revision)
         return self._index.revision
 
+    async def _ask_revision(self) -> Revision:
+        """Ask the quorum for its revision."""
+        known = self._index.revision
+        self._asking += 1
+        try:
+            answer = messages.read_range(
+                await self._client.read(messages.RANGE, self._revision_request)
+            )
+        except StoreError as error:
+            self._note_trouble(str(error))
+            raise
+        except asyncio.CancelledError:
+            # A channel that is closed says the same to its calls as a task that is cancelled.
+            task = asyncio.current_task()
+            if self._closed and (task is None or not task.cancelling()):
+                raise StoreClosed("the store is closed") from None
+            raise
+        finally:
+            self._asking -= 1
+        if self._trouble:
+            self._note_trouble("")
+        present = self._names.in_store(answer.revision)
+        if present < known:
+            # The quorum is behind what it has told us: it was restored from a backup. What is
+            # in the index may never have been, as far as etcd knows.
+            _log.error("etcd has gone back", from_revision=known, to=present)
+            self._has_gone_back = True
+            if self._stream is not None:
+                self._stream.give_up("etcd has gone back")
+        return present
+
     async def _ask_revisions(self) -> None:
-        """Ask the quorum for its revision, for all who wait at once, until cancelled."""
+        """Ask for all who wait at once, until cancelled."""
         while True:
             await self._wants_sync.wait()
             self._wants_sync.clear()
             waiting, self._sync_queued = self._sync_queued, None
             if waiting is None:
                 continue
-            known = self._index.revision
             try:
-                request = messages.range_request(self._names.marker)
-                answer = messages.read_range(await self._client.read(messages.RANGE, request))
+                revision = await self._ask_revision()
             except BaseException as error:
                 is_over = isinstance(error, asyncio.CancelledError)
                 _fail(waiting, StoreClosed("the store is closed") if is_over else error)
                 if not isinstance(error, StoreError):
                     raise
-                self._note_trouble(str(error))
                 continue
-            self._note_trouble("")
-            present = self._names.in_store(answer.revision)
-            if present < known:
-                # The quorum is behind what it has told us: it was restored from a backup. What is
-                # in the index may never have been, as far as etcd knows.
-                _log.error("etcd has gone back", from_revision=known, to=present)
-                self._has_gone_back = True
-                if self._stream is not None:
-                    self._stream.give_up("etcd has gone back")
             if not waiting.done():
-                waiting.set_result(present)
+                waiting.set_result(revision)
 
     async def _reach(self, revision: int) -> None:
         """Wait until the index has come to a revision."""
@@ -394,6 +421,10 @@ class EtcdStore(IndexedStore):
             except StoreFull as error:
                 self._is_full = True
                 self._note_trouble(str(error))
+                if was_sent:
+                    raise OutcomeUnknown(
+                        f"{write.key}: etcd did not answer at first, and has no room now ({error})"
+                    ) from None
                 raise
             except StoreUnavailable as error:
                 self._note_trouble(str(error))
@@ -533,7 +564,10 @@ class EtcdStore(IndexedStore):
             try:
                 while (data := await stream.read()) is not None:
                     self._last_heard = self._clock.monotonic()
-                    self._take(messages.read_watch(data))
+                    # What was written here is in the index before the watch brings it: nothing of
+                    # it is read again. Not so with kine, whose answers name no revision.
+                    known = names.in_etcd(self._index.revision) if self._client.is_etcd else 0
+                    self._take(messages.read_watch(data, known))
             finally:
                 self._stream = None
         raise StoreUnavailable("etcd ended the watch", was_sent=False)
