@@ -170,8 +170,8 @@ class EtcdStore(IndexedStore):
         self._idle = asyncio.Event()
         self._idle.set()
         self._revision_request = messages.range_request(names.marker)
-        self._asking = 0
-        """How many are asking for the revision just now."""
+        self._requests_on_their_way = 0
+        """How many requests for the revision are on their way."""
         self._sync_queued: asyncio.Future[Revision] | None = None
         self._wants_sync = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
@@ -248,7 +248,7 @@ class EtcdStore(IndexedStore):
     async def sync(self) -> Revision:
         """Return when reads show all that any hub had acknowledged before this call."""
         self._check_open()
-        if not self._asking:
+        if not self._requests_on_their_way:
             revision = await self._ask_revision()
         else:
             queued = self._sync_queued
@@ -263,7 +263,7 @@ class EtcdStore(IndexedStore):
     async def _ask_revision(self) -> Revision:
         """Ask the quorum for its revision."""
         known = self._index.revision
-        self._asking += 1
+        self._requests_on_their_way += 1
         try:
             answer = messages.read_range(
                 await self._client.read(messages.RANGE, self._revision_request)
@@ -278,7 +278,7 @@ class EtcdStore(IndexedStore):
                 raise StoreClosed("the store is closed") from None
             raise
         finally:
-            self._asking -= 1
+            self._requests_on_their_way -= 1
         if self._trouble:
             self._note_trouble("")
         present = self._names.in_store(answer.revision)
