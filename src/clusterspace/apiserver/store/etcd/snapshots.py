@@ -9,7 +9,7 @@ from typing import Final
 from clusterspace.apiserver.store.etcd import messages
 from clusterspace.apiserver.store.etcd.client import EtcdClient, EtcdSettings
 from clusterspace.apiserver.store.etcd.messages import StatusAnswer
-from clusterspace.apiserver.store.etcd.store import KeyNames, item_of, marked_ahead, pages_at
+from clusterspace.apiserver.store.etcd.prefix import KeyNames, item_of, marked_ahead, pages_at
 from clusterspace.apiserver.store.interface import KeyValue, Revision
 from clusterspace.errors import Compacted, StoreCorrupt, StoreError, StoreUnreadable
 

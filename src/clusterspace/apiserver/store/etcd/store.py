@@ -13,7 +13,7 @@ shows everything that any hub acknowledged before it.
 
 import asyncio
 import heapq
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -23,20 +23,15 @@ import structlog
 from clusterspace.aio import clocks
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor, keep_all, report
-from clusterspace.apiserver.store.etcd import messages
+from clusterspace.apiserver.store.etcd import messages, prefix
 from clusterspace.apiserver.store.etcd.client import (
     CALL_SECONDS,
     EtcdClient,
     EtcdSettings,
     WatchStream,
 )
-from clusterspace.apiserver.store.etcd.messages import (
-    Change,
-    RangeAnswer,
-    Stored,
-    TxnAnswer,
-    WatchAnswer,
-)
+from clusterspace.apiserver.store.etcd.messages import Change, TxnAnswer, WatchAnswer
+from clusterspace.apiserver.store.etcd.prefix import KeyNames
 from clusterspace.apiserver.store.index import (
     Delete,
     Index,
@@ -67,19 +62,10 @@ from clusterspace.errors import (
     StoreError,
     StoreFull,
     StoreUnavailable,
-    StoreUnreadable,
-    Unstorable,
 )
 from clusterspace.telemetry import metrics
 
 _log = structlog.get_logger(__name__)
-
-PAGE: Final = 500
-"""Keys per range when everything is read."""
-
-HISTORY: Final = 100_000
-"""How many revisions of the past are read at the start, where etcd still has them: a watch that a
-client began at another hub goes on here."""
 
 _ASK_PROGRESS_AFTER: Final = 0.01
 _ASK_PROGRESS_EVERY: Final = 0.1
@@ -104,43 +90,6 @@ class _Waiter:
     revision: int
     number: int
     done: asyncio.Future[None] = field(compare=False)
-
-
-class KeyNames:
-    """How keys and revisions of the store are called in etcd.
-
-    Keys are under its prefix, instead of under `root`. Revisions are etcd's own and `ahead`: what
-    was moved here from elsewhere goes on from a higher revision than it had there, and etcd chooses
-    its own.
-    """
-
-    def __init__(self, prefix: str, root: str) -> None:
-        self.ahead = 0
-        self._prefix = prefix.encode()
-        self._root = root
-        self.first = self._prefix + b"/"
-        self.end = self._prefix + b"0"
-        """The first name behind all that begin with `first`."""
-        self.marker = b"clusterspace" + self._prefix
-        """Outside of the prefix: says whose the prefix is."""
-
-    def to_etcd(self, key: str) -> bytes:
-        """Return the name of a key in etcd; Unstorable where it has none."""
-        if not key.startswith(f"{self._root}/"):
-            raise Unstorable(f"the key {key!r} does not begin with {self._root}/")
-        return self._prefix + key.removeprefix(self._root).encode()
-
-    def in_store(self, revision: int) -> Revision:
-        """Return what a revision of etcd is called here."""
-        return Revision(revision + self.ahead)
-
-    def in_etcd(self, revision: int) -> int:
-        """Return what a revision is called in etcd; those from before are nobody's there."""
-        return max(revision - self.ahead, 0)
-
-    def from_etcd(self, key: bytes) -> str:
-        """Return the key that has this name in etcd."""
-        return self._root + key.removeprefix(self._prefix).decode()
 
 
 class EtcdStore(IndexedStore):
@@ -203,8 +152,8 @@ class EtcdStore(IndexedStore):
         client = await EtcdClient.open(settings, clock=clock)
         try:
             names = KeyNames(settings.prefix, root)
-            names.ahead = await _claim(client, names, settings.prefix, ahead)
-            index, target = await _load(client, names)
+            names.ahead = await prefix.claim(client, names, settings.prefix, ahead)
+            index, target = await prefix.load(client, names)
         except BaseException:
             await client.close()
             raise
@@ -606,7 +555,7 @@ class EtcdStore(IndexedStore):
             key = self._names.from_etcd(stored.key)
             previous = changed[key] if key in changed else self._index.get(key)
             if not change.is_delete:
-                item = changed[key] = item_of(self._names, stored)
+                item = changed[key] = prefix.item_of(self._names, stored)
                 yield Event(EventType.PUT, item, previous)
             elif previous is not None:
                 changed[key] = None
@@ -661,7 +610,7 @@ class EtcdStore(IndexedStore):
         Watchers have to list again, unless it is the same that they have seen: a gap in the log in
         which nothing happened under our prefix is nobody's trouble.
         """
-        index, _ = await _load(self._client, self._names, at=at)
+        index, _ = await prefix.load(self._client, self._names, at=at)
         old = self._index
         if index.revision >= old.revision and index.holds_same_as(old):
             _log.info("the watch of etcd had a gap in which nothing changed", reason=why)
@@ -699,7 +648,9 @@ class EtcdStore(IndexedStore):
         differing: list[str] = []
         last: str | None = None
         names, keys_only = self._names, self._client.is_etcd
-        async for page in pages_at(self._client, names, names.in_etcd(at), keys_only=keys_only):
+        async for page in prefix.pages_at(
+            self._client, names, names.in_etcd(at), keys_only=keys_only
+        ):
             theirs = {
                 names.from_etcd(each.key): names.in_store(each.mod_revision) for each in page.items
             }
@@ -730,13 +681,7 @@ class EtcdStore(IndexedStore):
 
     async def finish_filling(self) -> None:
         """Let others open what was filled from elsewhere."""
-        marker = self._names.marker
-        answer = await self._client.read(messages.RANGE, messages.range_request(marker))
-        (found,) = messages.read_range(answer).items
-        mark = b"ahead " + str(self._names.ahead).encode()
-        # Sent again after a lost answer it finds the revision changed, by itself.
-        request = messages.update_request(marker, mark, found.mod_revision)
-        await self._client.read(messages.TXN, request)
+        await prefix.finish_filling(self._client, self._names)
 
     async def close(self) -> None:
         """Finish the writes already taken, end every watch, let go of the connections."""
@@ -767,126 +712,3 @@ def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
     if not future.done():
         future.set_exception(error)
         future.exception()  # whoever waited may have gone: nobody needs to hear of it
-
-
-def item_of(names: KeyNames, stored: Stored) -> KeyValue:
-    """Return a key of etcd as the store calls it."""
-    return KeyValue(
-        names.from_etcd(stored.key),
-        stored.value,
-        names.in_store(stored.create_revision),
-        names.in_store(stored.mod_revision),
-    )
-
-
-# -- reading everything --------------------------------------------------------------------------
-
-
-_FILLING: Final = b"filling "
-
-
-async def _claim(client: EtcdClient, names: KeyNames, prefix: str, ahead: int | None) -> int:
-    """Make sure that the prefix is ours: marked so, or empty, and then marked.
-
-    Return by how much its revisions are ahead of etcd's. With `ahead` it has to be empty, and is
-    marked as being filled.
-    """
-    answer = await client.read(messages.RANGE, messages.range_request(names.marker))
-    found = messages.read_range(answer).items
-    if found and ahead is None:
-        return marked_ahead(found[0].value, prefix)
-    anything = messages.range_request(names.first, names.end, limit=1)
-    others = messages.read_range(await client.read(messages.RANGE, anything)).items
-    if found:
-        raise StoreUnreadable(f"{prefix} in etcd is a hub's already: choose another --etcd-prefix")
-    if others:
-        raise StoreUnreadable(
-            f"etcd has {others[0].key.decode(errors='replace')} under {prefix}, which no hub has"
-            " written: another API server may live there. Choose another --etcd-prefix"
-        )
-    # Created twice by two hubs that start together, or by one whose answer was lost: the second
-    # time it is there, and that is all that is wanted.
-    mark = b"hub" if ahead is None else _FILLING + str(ahead).encode()
-    await client.read(messages.TXN, messages.create_request(names.marker, mark))
-    return ahead or 0
-
-
-def marked_ahead(mark: bytes, prefix: str) -> int:
-    """Return by how much the revisions of a marked prefix are ahead of etcd's."""
-    if mark.startswith(_FILLING):
-        raise StoreUnreadable(
-            f"{prefix} in etcd was being filled from elsewhere, and that was not finished:"
-            f" empty it (etcdctl del --prefix {prefix}/, etcdctl del clusterspace{prefix}),"
-            " and begin again"
-        )
-    return int(mark.removeprefix(b"ahead ")) if mark.startswith(b"ahead ") else 0
-
-
-async def _load(
-    client: EtcdClient, names: KeyNames, *, at: int | None = None
-) -> tuple[Index, Revision]:
-    """Read everything as it was at a revision, and return it with the revision of the quorum.
-
-    0 is the present; None as far back as etcd remembers, within reason, so that the watch which
-    goes on from there brings the past along.
-    """
-    while True:
-        marker = await client.read(messages.RANGE, messages.range_request(names.marker))
-        present = messages.read_range(marker).revision
-        base = max(1, present - HISTORY) if at is None else names.in_etcd(at) or present
-        try:
-            try:
-                items = [item_of(names, each) async for each in _all(client, names, base)]
-            except Compacted:
-                base = await _oldest(client, names, base) or present
-                items = [item_of(names, each) async for each in _all(client, names, base)]
-        except Compacted:
-            continue  # it was compacted while it was read
-        return Index(items, revision=names.in_store(base)), names.in_store(present)
-
-
-async def _oldest(client: EtcdClient, names: KeyNames, base: int) -> int:
-    """Return the oldest revision etcd remembers, which it says to a watch from before it; or 0."""
-    with suppress(StoreUnavailable, TimeoutError):
-        async with asyncio.timeout(CALL_SECONDS), client.watch() as stream:
-            await stream.write(messages.watch_request(names.first, names.end, base))
-            while (data := await stream.read()) is not None:
-                answer = messages.read_watch(data)
-                if answer.canceled or answer.changes:
-                    return answer.compact_revision
-    return 0
-
-
-async def _all(client: EtcdClient, names: KeyNames, at: int) -> AsyncGenerator[Stored]:
-    async for page in pages_at(client, names, at):
-        for item in page.items:
-            yield item
-
-
-async def pages_at(
-    client: EtcdClient,
-    names: KeyNames,
-    at: int,
-    *,
-    keys_only: bool = False,
-    is_serializable: bool = False,
-) -> AsyncGenerator[RangeAnswer]:
-    """Read everything as it was at a revision of etcd; `Compacted` when it is forgotten.
-
-    `is_serializable` has a member answer from its own data, without asking the others.
-    """
-    start = names.first
-    while True:
-        request = messages.range_request(
-            start,
-            names.end,
-            limit=PAGE,
-            revision=at,
-            keys_only=keys_only,
-            is_serializable=is_serializable,
-        )
-        page = messages.read_range(await client.read(messages.RANGE, request))
-        yield page
-        if not page.more or not page.items:
-            return
-        start = page.items[-1].key + b"\0"
