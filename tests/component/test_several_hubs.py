@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from clusterspace.apis.identities import LEADER_HEADER
+from clusterspace.apiserver.identity.authority import server_names
 from clusterspace.apiserver.store.etcd.client import EtcdSettings
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.requests import ApiRequest, ResourcePath
@@ -290,3 +291,23 @@ async def test_a_hub_without_the_keys_of_the_others_does_not_start(
         await third.stack.aclose()
     finally:
         await first.stack.aclose()
+
+
+async def test_what_stands_before_all_hubs_is_what_they_say(
+    etcd: EtcdCluster, tmp_path: Path
+) -> None:
+    settings = HubSettings(
+        tmp_path / "hub",
+        port=0,
+        etcd=etcd.at("/before-all"),
+        encryption_file=encryption(tmp_path),
+        endpoint="hub.example.com:6443",
+    )
+    async with running_hub(settings) as running:
+        installation = running.installation
+        files = (installation.kubeconfig, installation.component_kubeconfig("fleet"))
+        servers = [read_kubeconfig([each]).settings().server for each in files]
+        names = server_names(installation.server_files[0].read_bytes())
+
+    assert servers == ["https://hub.example.com:6443"] * 2
+    assert {"hub.example.com", "127.0.0.1"} <= names

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
-from urllib.parse import urlsplit
 
 import click
 
@@ -284,16 +283,11 @@ class ServerOptions:
 
 
 def _read_endpoint(_context: click.Context, _option: click.Parameter, given: str) -> str:
-    """Read HOST:PORT; port 443 is what is left out."""
-    place = urlsplit(f"//{given}")
-    try:
-        is_place = not given or bool(place.hostname and place.netloc == given)
-        port = place.port or 443
-    except ValueError:
-        is_place, port = False, 0
-    if not is_place:
+    """Read HOST:PORT; port 443 is what may be left out."""
+    found = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::(\d{1,5}))?", given)
+    if given and found is None:
         raise click.BadParameter(f"{given!r} is not HOST:PORT")
-    return given if not given or place.port else f"{given}:{port}"
+    return f"{given}:443" if found is not None and not found[2] else given
 
 
 _SERVER_OPTIONS: Final = (

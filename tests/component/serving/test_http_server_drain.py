@@ -61,6 +61,29 @@ async def test_idle_connections_go_first_then_requests_then_streams() -> None:
     assert (goodbye, ends) == ([b"goodbye"], (b"", b""))
 
 
+async def test_whoever_is_sent_away_gets_an_answer_first() -> None:
+    mixed = Mixed()
+    mixed.release.set()
+    async with running(mixed) as run:
+        kept, watch = await run.client(), await run.client()
+        await watch.send(get("/watch"))
+        await watch.head()
+        before = await kept.ask(get())
+        leaving = asyncio.ensure_future(run.server.send_away(3600))
+        await turns()
+        # On a connection from before, and on one that a load balancer has sent here all the same.
+        last = await kept.ask(get())
+        late = await (await run.client()).ask(get())
+        ends = await kept.rest()
+        assert (mixed.ledger.count("watch ended"), leaving.done()) == (0, False)
+        leaving.cancel()
+        mixed.end.set()
+
+    assert "connection" not in before.headers
+    assert [each.headers["connection"] for each in (last, late)] == ["close", "close"]
+    assert (last.body, late.body, ends) == (b"done", b"done", b"")
+
+
 async def test_a_pipelined_request_behind_the_last_answer_is_not_begun() -> None:
     mixed = Mixed()
     async with running(mixed) as run:

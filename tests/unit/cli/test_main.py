@@ -1,5 +1,6 @@
 """The command table as people meet it."""
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -40,3 +41,25 @@ def test_what_we_raise_on_purpose_never_shows_a_traceback(monkeypatch: pytest.Mo
 
     assert told.exit_code == 1
     assert told.output == "Error: /nowhere/kubeconfig: there is no such file\n"
+
+
+def endpoint(given: str) -> str:
+    """Parse the option of a server; nothing is started."""
+    root = click.Context(main, info_name="clusterspace")
+    name, command, words = main.resolve_command(root, ["fleet", "--control-plane-endpoint", given])
+    assert command is not None
+    return command.make_context(name, words, parent=root).params["endpoint"]
+
+
+@pytest.mark.parametrize("given", ["https://hub:5443", "hub:port", ":5443", "hub:5443/path", "a b"])
+def test_an_endpoint_that_is_none_is_said_before_anything_starts(given: str) -> None:
+    with pytest.raises(click.BadParameter, match="is not HOST:PORT"):
+        endpoint(given)
+
+
+def test_an_endpoint_has_a_port() -> None:
+    assert [endpoint(each) for each in ("hub.example.com", "hub:6443", "[::1]:6443")] == [
+        "hub.example.com:443",
+        "hub:6443",
+        "[::1]:6443",
+    ]

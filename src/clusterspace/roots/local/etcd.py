@@ -204,6 +204,7 @@ class LocalEtcd:
 
     def begin_move(self) -> None:
         """Note that what is in the members from now on is a copy."""
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_private(self.moving_file, b"")
 
     def finish_move(self, store: Path) -> None:
