@@ -80,6 +80,9 @@ def running_hub(directory: Path, name: str = "hub", *command: str) -> Generator[
         hub.wait_ready()
         host, port = hub.address
         yield ApiServer(name, host, port, tls_of(directory), (hub.process_id,))
+    except BaseException:
+        print(f"running: {hub.is_running}; its last words:\n{hub.log.read_text()[-2000:]}")
+        raise
     finally:
         hub.kill()
 
