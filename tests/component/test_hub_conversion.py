@@ -11,7 +11,10 @@ import pytest
 from aiohttp import web
 from tests.component.hub_wire import MERGE_PATCH, HubClient, hub_here
 
+from clusterspace.aio.clocks import SystemClock
+from clusterspace.apiserver.identity.authority import Authority
 from clusterspace.testing.certificates import loopback_tls
+from clusterspace.testing.settled import settled
 from clusterspace.testing.steps import until
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -26,11 +29,17 @@ class Webhook:
     def __init__(self) -> None:
         self.url = ""
         self.reviews = 0
+        self.connections: set[Any] = set()
+        """The addresses that reviews came from."""
+        self._transports: list[Any] = []
         self.spoil: Callable[[dict[str, Any]], None] = lambda _: None
 
     async def answer(self, request: web.Request) -> web.Response:
         review = await request.json()
         self.reviews += 1
+        assert request.transport is not None
+        self._transports.append(request.transport)
+        self.connections.add(request.transport.get_extra_info("peername"))
         wanted = review["request"]["desiredAPIVersion"]
         response = {
             "uid": review["request"]["uid"],
@@ -42,6 +51,12 @@ class Webhook:
         self.spoil(response)
         answer = {**review, "request": None, "response": response}
         return web.json_response(answer)
+
+    async def close_connections(self) -> None:
+        """Close what clients keep, and wait until that is said."""
+        for transport in self._transports:
+            transport.close()
+        await settled()
 
     def convert(self, stall: dict[str, Any], wanted: str) -> dict[str, Any]:
         spec = dict(stall["spec"])
@@ -314,3 +329,40 @@ async def test_a_webhook_that_cannot_be_called_is_refused_with_its_definition(
         causes = json.loads(refused.body)["details"]["causes"]
         assert refused.status == 422
         assert field in {each["field"] for each in causes}
+
+
+async def test_a_burst_of_calls_has_one_connection_and_another_authority_a_new_one(
+    tmp_path: Path, webhook: Webhook
+) -> None:
+    async with market(tmp_path, stalls(webhook.url)) as hub:
+        for number in range(10):
+            await hub.do("POST", OLD, stall(f"s-{number}", "v1", hostPort="x:1"))
+        assert webhook.reviews >= 10
+        # One after the other, so one at a time; another only where the burst paused for a second.
+        assert len(webhook.connections) < webhook.reviews / 2
+
+        # The connection that is kept was made while its server was trusted.
+        current = await hub.do("GET", f"{DEFINITIONS}/stalls.shop.example.com")
+        strangers = Authority.create("strangers", SystemClock().now())
+        other = base64.b64encode(strangers.pair.certificate).decode()
+        changed = {**current, "spec": stalls(webhook.url, caBundle=other)["spec"]}
+        await hub.do("PUT", f"{DEFINITIONS}/stalls.shop.example.com", changed)
+
+        async def is_refused() -> bool:
+            name = f"t-{webhook.reviews}"
+            return (await hub.ask("POST", OLD, stall(name, "v1", hostPort="x:1"))).status == 500
+
+        await until(is_refused)
+
+
+async def test_a_webhook_that_closes_its_connections_is_called_on_new_ones(
+    tmp_path: Path, webhook: Webhook
+) -> None:
+    async with market(tmp_path, stalls(webhook.url)) as hub:
+        await hub.do("POST", OLD, stall("before", "v1", hostPort="x:1"))
+        before = set(webhook.connections)
+        await webhook.close_connections()
+
+        await hub.do("POST", OLD, stall("after", "v1", hostPort="x:1"))
+
+        assert webhook.connections - before

@@ -17,7 +17,6 @@ import base64
 import binascii
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from random import Random, SystemRandom
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
@@ -30,7 +29,7 @@ from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.forms import EncodedObjects
 from clusterspace.apiserver.store.interface import KeyValue
 from clusterspace.builtins.definitions import Definition
-from clusterspace.client.connection import Connection
+from clusterspace.client.connection import Connection, ConnectionLimits
 from clusterspace.client.endpoints import AddressRules
 from clusterspace.client.requests import ApiRequest
 from clusterspace.client.settings import ConnectionSettings, Pem, Trust
@@ -51,13 +50,66 @@ _KEPT_BYTES: Final = 16 * 1024 * 1024
 _FIXED: Final = ("name", "namespace", "uid")
 
 
-@dataclass(frozen=True, slots=True)
-class Webhooks:
-    """How webhooks are reached: by addresses that are judged when they are connected to."""
+_IDLE_SECONDS: Final = 1.0
+"""How long a connection to a webhook is kept while nobody calls. Servers close idle ones too, the
+most hasty after 2 s: a call that meets the goodbye would fail, for nobody knows whether it was
+carried out. So ours is over before that, and what is kept is kept through a burst of writes."""
 
-    rules: AddressRules = field(default_factory=AddressRules)
-    clock: Clock = field(default_factory=SystemClock)
-    random: Random = field(default_factory=SystemRandom)
+_KEPT_SECONDS: Final = 30.0
+"""How long connections to one address are kept in use; a name that leads elsewhere is then seen."""
+
+_MOST_KEPT: Final = 64
+_KEPT_LIMITS: Final = ConnectionLimits(requests_at_once=256, keepalive_seconds=_IDLE_SECONDS)
+
+
+class _Kept:
+    """A connection that several calls use, one after the other or at once."""
+
+    __slots__ = ("connection", "since", "used", "users")
+
+    def __init__(self, connection: Connection, now: float) -> None:
+        self.connection = connection
+        self.since = self.used = now
+        self.users = 0
+
+
+class Webhooks:
+    """How webhooks are reached: by addresses that are judged when they are connected to.
+
+    While `run` runs, connections are kept between calls. They are found again by all that decides
+    where they lead and whom they trust: whoever changes a configuration gets a new one.
+    """
+
+    def __init__(
+        self,
+        rules: AddressRules | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+    ) -> None:
+        self._rules = rules or AddressRules()
+        self._clock = clock or SystemClock()
+        self._random = random or SystemRandom()
+        self._is_keeping = False
+        self._kept: dict[ConnectionSettings, _Kept] = {}
+        """Those that calls find. One that was replaced is closed by its last user."""
+
+    async def run(self) -> None:
+        """Keep connections between calls, until this is cancelled."""
+        self._is_keeping = True
+        try:
+            while True:
+                await self._clock.sleep(_IDLE_SECONDS)
+                now = self._clock.monotonic()
+                for settings, kept in tuple(self._kept.items()):
+                    if not kept.users and now - kept.used >= _IDLE_SECONDS:
+                        del self._kept[settings]
+                        await kept.connection.close()
+        finally:
+            self._is_keeping = False
+            kept_so_far, self._kept = tuple(self._kept.values()), {}
+            for kept in kept_so_far:
+                if not kept.users:
+                    await kept.connection.close()
 
     async def call(
         self,
@@ -70,8 +122,8 @@ class Webhooks:
     ) -> Any:
         """Send a review to the webhook of a client configuration; return its answer, decoded.
 
-        The connection is for this call alone. Whoever wrote the configuration says where it goes,
-        so no credentials of ours go with it, and no answer of more than the limit is read.
+        Whoever wrote the configuration says where it goes, so no credentials of ours go with it,
+        and no answer of more than the limit is read.
         """
         address, server_name = urlsplit(url_of(config)), ""
         if not config.get("url"):
@@ -84,11 +136,11 @@ class Webhooks:
             cluster=name,
             server=f"https://{address.netloc}",
             trust=Trust(Pem(authority), server_name),
-            address_rules=self.rules,
+            address_rules=self._rules,
         )
-        connection = Connection(settings, clock=self.clock, random=self.random)
+        kept = await self._take(settings)
         try:
-            answer = await connection.ask(
+            answer = await kept.connection.ask(
                 ApiRequest(
                     "POST",
                     (address.path or "/") + (f"?{address.query}" if address.query else ""),
@@ -100,8 +152,32 @@ class Webhooks:
                 )
             )
         finally:
-            await connection.close()
+            kept.users -= 1
+            kept.used = self._clock.monotonic()
+            if not kept.users and self._kept.get(settings) is not kept:
+                await kept.connection.close()
         return msgspec.json.decode(answer.body)
+
+    async def _take(self, settings: ConnectionSettings) -> _Kept:
+        """Return the connection of a call, counted as used: one that is kept, or a new one."""
+        now = self._clock.monotonic()
+        kept = self._kept.get(settings)
+        if kept is not None and now - kept.since >= _KEPT_SECONDS:
+            # Found by nobody from here on; while it is used, its last user closes it.
+            del self._kept[settings]
+            if not kept.users:
+                await kept.connection.close()
+            kept = self._kept.get(settings)
+        # Nothing awaits between finding one and counting its user: `run` closes what has none.
+        if kept is None:
+            connection = Connection(
+                settings, clock=self._clock, random=self._random, limits=_KEPT_LIMITS
+            )
+            kept = _Kept(connection, now)
+            if self._is_keeping and len(self._kept) < _MOST_KEPT:
+                self._kept[settings] = kept
+        kept.users += 1
+        return kept
 
 
 def url_of(config: Object) -> str:

@@ -125,6 +125,7 @@ def own_tasks(hub: HubState, definitions: CustomResourceController) -> Tasks:
     return {
         "custom resources": definitions.run,
         "resource quotas": QuotaController(hub).run,
+        "connections to webhooks": hub.webhooks.run,
     }
 
 

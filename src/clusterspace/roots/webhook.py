@@ -186,6 +186,7 @@ async def running_webhook(settings: WebhookSettings) -> AsyncGenerator[RunningWe
             tasks,
             {
                 "served kinds": kinds.run,
+                "connections to webhooks": webhooks.run,
                 "certificate": lambda: tls.follow(context),
                 "old claims and notes": forget,
                 **manager.tasks(),
