@@ -30,7 +30,7 @@ SLOW_BYTES: Final = 2 * 1024 * 1024
 PROMPT_WATCHERS: Final = 64
 """Watchers of one user and feed that hear of a write before it is answered: 1 ms of writing."""
 
-TOLD_IN_A_TURN: Final = 16
+CROWD_IN_A_TURN: Final = 16
 """How many of the rest hear of it in one turn of the event loop. Whoever writes passes several
 turns on the way to their answer, and waits for so many watchers in each of them."""
 
@@ -309,7 +309,7 @@ class _Feed:
 
     def _tell(self) -> None:
         """Tell the crowd for a moment, and go on in the next turn of the loop."""
-        left = TOLD_IN_A_TURN
+        left = CROWD_IN_A_TURN
         while self.behind:
             change, crowd = self.behind[0]
             for watcher in crowd[self._offered : self._offered + left]:
