@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.membership.overview import row_of
 from clusterspace.roots.local.files import ComponentRecord, LocalFiles, RunRecord
 from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.quick_commands import quick_commands
 from clusterspace.testing.steps import until
 
 WEST = {
@@ -72,7 +72,7 @@ async def test_watching_clusters_into_a_file_writes_them_as_they_change(
     kubeconfig: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "seen"
-    command = [sys.executable, "-m", "clusterspace", "clusters", "--watch"]
+    command = [quick_commands() / "clusterspace", "clusters", "--watch"]
     with file.open("wb") as output:
         watching = await asyncio.create_subprocess_exec(
             *command, "--kubeconfig", str(kubeconfig), stdout=output

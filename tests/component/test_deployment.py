@@ -3,7 +3,6 @@
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,7 @@ from clusterspace.client.resources import ClusterClient, WriteOptions
 from clusterspace.fleet.membership import manifests
 from clusterspace.testing.builders import NAMESPACES, namespace
 from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.quick_commands import quick_commands
 
 UNITS = sorted(DEPLOY.glob("systemd/*.service"))
 MANIFESTS = sorted(DEPLOY.glob("kubernetes/*.yaml"))
@@ -331,7 +331,7 @@ def test_what_deploy_starts_works_and_no_part_can_do_what_it_need_not(
         with running(tmp_path, "sim", ["sim", "west", "--data-dir", str(member), "--nodes=1"]):
             wait_for((member / "kubeconfig").exists, "the member is ready")
             join = ("join", "west", "--cluster-kubeconfig", str(member / "kubeconfig"))
-            ours = [sys.executable, "-m", "clusterspace", *join, "--kubeconfig"]
+            ours = [quick_commands() / "clusterspace", *join, "--kubeconfig"]
             subprocess.run(
                 [*ours, str(deployed.admin)], check=True, capture_output=True, timeout=60
             )

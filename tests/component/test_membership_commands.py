@@ -1,7 +1,6 @@
 """The commands people type, against a running hub: what they print and how they end."""
 
 import asyncio
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import AsyncGenerator
@@ -20,6 +19,7 @@ from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.roots.membership import join_cluster
 from clusterspace.roots.processes import serving_metrics
 from clusterspace.testing.hubs import hub_for_test
+from clusterspace.testing.quick_commands import quick_commands
 from clusterspace.testing.stage import PATIENCE, Fleet, running_fleet
 from clusterspace.testing.steps import until
 
@@ -135,7 +135,7 @@ async def test_unregister_asks_for_the_members_kubeconfig_unless_forced(fleet: F
 
 async def test_controllers_without_a_hub_say_so_and_wait() -> None:
     waiting = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "clusterspace", "controllers", "--hub-kubeconfig", "/nowhere"),
+        *(quick_commands() / "clusterspace", "controllers", "--hub-kubeconfig", "/nowhere"),
         stderr=asyncio.subprocess.PIPE,
     )
     assert waiting.stderr is not None

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from clusterspace.roots.local.doctor import Severity, examine_cluster
 from clusterspace.roots.local.files import LocalFiles
 from clusterspace.roots.local.parts import Whereabouts, ask_parts
 from clusterspace.roots.settings import FleetSettings, HubSettings
+from clusterspace.testing.quick_commands import quick_commands
 from clusterspace.testing.stage import PATIENCE, quick
 from clusterspace.testing.steps import stop, until
 
@@ -38,7 +38,7 @@ class Result:
 async def clusterspace(*words: str) -> Result:
     """Run a command as a process: what the parts in this one log is not its output."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "clusterspace", *words),
+        *(quick_commands() / "clusterspace", *words),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

@@ -14,9 +14,10 @@ from tests.component.audit_lines import lines_of
 
 from clusterspace.apis.identities import COMPONENTS
 from clusterspace.roots.local.files import LocalFiles, RunRecord
+from clusterspace.testing.quick_commands import quick_commands
 
 PATIENCE = 60.0
-UP = [sys.executable, "-m", "clusterspace", "up", "--hub-port", "0", "--fleet-port", "0"]
+UP = ("-m", "clusterspace", "up", "--hub-port", "0", "--fleet-port", "0")
 
 
 def wait_for(what, patience=PATIENCE):
@@ -30,19 +31,21 @@ def wait_for(what, patience=PATIENCE):
 
 
 def run(directory: Path, *verb: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "clusterspace", *verb, "--data-dir", str(directory)]
+    command = [quick_commands() / "clusterspace", *verb, "--data-dir", str(directory)]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 class Fleet:
-    def __init__(self, directory: Path, *options: str) -> None:
+    def __init__(self, directory: Path, *options: str, python: str = "") -> None:
         self.directory = directory
         self.files = LocalFiles(directory)
         self.output = directory / "output"
         directory.mkdir(exist_ok=True)
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
-                [*UP, "--data-dir", str(directory), *options], stdout=output, stderr=output
+                [python or quick_commands() / "python", *UP, "--data-dir", directory, *options],
+                stdout=output,
+                stderr=output,
             )
 
     def record(self) -> RunRecord:
@@ -65,8 +68,8 @@ class Fleet:
 def fleet(tmp_path):
     started: list[Fleet] = []
 
-    def start(*options: str) -> Fleet:
-        started.append(Fleet(tmp_path / "fleet", *options))
+    def start(*options: str, python: str = "") -> Fleet:
+        started.append(Fleet(tmp_path / "fleet", *options, python=python))
         return started[-1]
 
     yield start
@@ -117,7 +120,7 @@ def test_a_part_that_is_killed_comes_back_and_nothing_is_lost(fleet):
 
 
 def test_no_part_outlives_the_one_who_started_it(fleet):
-    running = fleet()
+    running = fleet(python=sys.executable)
     parts = [each.pid for each in running.wait_ready().components if each.pid]
     assert len(parts) == 3
 
@@ -160,9 +163,9 @@ def test_a_port_in_use_is_said_in_a_sentence(tmp_path):
         other.listen()
         port = other.getsockname()[1]
         directory = tmp_path / "fleet"
-        command = [*UP[:4], "--hub-port", str(port), "--fleet-port", "0"]
+        command = [quick_commands() / "clusterspace", "up", "--hub-port", str(port)]
         ended = subprocess.run(
-            [*command, "--data-dir", str(directory)],
+            [*command, "--fleet-port", "0", "--data-dir", str(directory)],
             capture_output=True,
             text=True,
             timeout=PATIENCE,

@@ -14,6 +14,7 @@ from tests.flows.pages import DOCS, ROOT, Mode, UnreadablePage, read_steps
 from tests.flows.terminals import PATIENCE_SECONDS, Terminal
 
 from clusterspace.roots.processes import LIFELINE
+from clusterspace.testing.quick_commands import quick_commands
 
 SHARED = (
     "quick-start.md",
@@ -70,7 +71,7 @@ QUICKER = ("GOGC", "GOMEMLIMIT", "SSL_CERT_FILE")
 
 def environment(directory: Path) -> dict[str, str]:
     """Return what a reader's shell has: our commands, and free ports instead of the usual ones."""
-    programs = Path(sys.executable).parent
+    programs = f"{quick_commands()}:{Path(sys.executable).parent}"
     return {
         "PATH": f"{programs}:{os.environ['PATH']}",
         "HOME": str(directory),
@@ -84,7 +85,7 @@ def environment(directory: Path) -> dict[str, str]:
 
 def clusterspace(directory: Path, *words: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "clusterspace", *words],
+        [quick_commands() / "clusterspace", *words],
         cwd=directory,
         env=environment(directory),
         capture_output=True,

@@ -7,7 +7,6 @@ what is going on: what they retry by themselves is all the retrying there is.
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,8 +16,8 @@ import pytest
 from tests.component.test_up import Fleet, wait_for
 
 from clusterspace.roots.rotation import Site, Stage
+from clusterspace.testing.quick_commands import quick_commands
 
-ROTATE = (sys.executable, "-m", "clusterspace", "certs", "rotate", "--overlap", "4")
 KILLED_AFTER = ("made:", "trusted:", "waiting", "signing:", "looking")
 
 
@@ -95,9 +94,14 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
             started.process.wait(timeout=60)
 
 
+def rotate(directory: Path) -> list[str]:
+    program = str(quick_commands() / "clusterspace")
+    return [program, "certs", "rotate", "--overlap", "4", "--data-dir", str(directory)]
+
+
 def run_and_kill(directory: Path, after: str) -> None:
     """Run the command, and kill it as soon as it has said that it has done this."""
-    command = [*ROTATE, "--unused-for", "3600", "--data-dir", str(directory)]
+    command = [*rotate(directory), "--unused-for", "3600"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         for line in running.stdout:
@@ -124,7 +128,7 @@ def test_every_key_is_replaced_with_kills_and_clients_and_nobody_fails(fleet: Fl
         run_and_kill(directory, after)
     assert {each.stage() for each in rolls(directory)} == {Stage.SIGNING}
     last = subprocess.run(
-        [*ROTATE, "--unused-for", "5", "--data-dir", str(directory)],
+        [*rotate(directory), "--unused-for", "5"],
         capture_output=True,
         text=True,
         timeout=300,

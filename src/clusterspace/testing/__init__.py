@@ -7,6 +7,7 @@ builders.py          objects that tests begin with
 certificates.py      authorities and certificates made for a test
 stage.py             a hub, members of any kind, their agents and the controllers
 programs.py          programs of ours as processes, which start at once
+quick_commands.py    the same for what shells and `up` start
 hubs.py              hubs in this event loop, real API servers, and their clients
 etcd.py              members of etcd, a strict proxy in front, and three hubs behind
 kine.py              kine with SQLite or Postgres behind it

@@ -40,8 +40,9 @@ _PRELOADED: Final = (
 )
 _PATIENCE: Final = 60.0
 
-_forks = multiprocessing.get_context("forkserver")
-_forks.set_forkserver_preload(list(_PRELOADED))
+forks: Final = multiprocessing.get_context("forkserver")
+"""Processes of this context have imported everything."""
+forks.set_forkserver_preload(list(_PRELOADED))
 # `multiprocessing` looks at all its processes whenever one is started. Whoever looks at a process
 # takes how it ended off a pipe, once: two threads at the same time would leave one with nothing.
 _lock = threading.Lock()
@@ -65,7 +66,7 @@ class Program:
         log.touch()
         given = (module, list(words), log.absolute(), where, dict(environment))
         # A daemon ends with us. Whoever is killed is followed by what CLUSTERSPACE_LIFELINE is for.
-        self._process = _forks.Process(target=_run, args=given, daemon=True)
+        self._process = forks.Process(target=_run, args=given, daemon=True)
         with _lock:
             self._process.start()
         assert self._process.pid is not None
@@ -121,13 +122,19 @@ def _kill_all() -> None:
 def _run(
     module: str, words: list[str], log: Path, directory: Path, environment: Mapping[str, str]
 ) -> None:
-    """Become `python -m MODULE WORDS`, in the forked process."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for source, target in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(source, target)
     os.close(nothing)
     os.close(output)
+    become(module, words, directory, environment)
+
+
+def become(
+    module: str, words: Sequence[str], directory: Path | str, environment: Mapping[str, str]
+) -> None:
+    """Become `python -m MODULE WORDS` there, in a forked process whose files 0 to 2 are its own."""
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for as long as the process runs
     sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
