@@ -177,7 +177,9 @@ class Stages:
         return Stage(self._hub, namespace, directory, self._environment(directory))
 
     def _environment(self, directory: Path) -> dict[str, str]:
+        quicker = {each: os.environ[each] for each in ("GOGC", "GOMEMLIMIT") if each in os.environ}
         return {
+            **quicker,
             "PATH": os.environ.get("PATH", ""),
             "HOME": str(self._directory),
             "TMPDIR": str(directory),
