@@ -2,7 +2,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterspace.aio import clocks
@@ -333,7 +333,6 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-@settings(max_examples=200)
 def test_any_sequence_of_steps_agrees_with_a_naive_queue(steps: list[tuple[str, str, int]]):
     async def run() -> None:
         clock = ManualClock()

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterspace.apis.policies import Precision, ResourceSelector, best_precision, selectors_of
@@ -56,7 +56,6 @@ def test_a_selector_that_cannot_be_read_is_named() -> None:
     assert refused.value.place == "spec.resourceSelectors[1].labelSelector"
 
 
-@settings(max_examples=50)
 @given(st.lists(st.sampled_from(["web", "", "other"]), max_size=4))
 def test_the_order_of_selectors_does_not_matter(names: list[str]) -> None:
     read = tuple(ResourceSelector("v1", "ConfigMap", name=name) for name in names)

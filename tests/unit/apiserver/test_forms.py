@@ -40,7 +40,6 @@ def objects(draw: st.DrawFn) -> Object:
 
 
 @given(objects())
-@settings(max_examples=50)
 def test_a_spliced_object_is_the_decoded_one_encoded(widget: Object) -> None:
     stored = forms.encode_stored(widget, CUSTOM)
     entry = KeyValue("/registry/x.io/widgets/web", stored, Revision(3), Revision(41))

@@ -4,7 +4,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.corpus import load_scenario
 from tests.unit.apiserver.hub_subjects import CONFIG_MAPS, PODS, config_map, entry_of
@@ -249,7 +249,6 @@ selectors = st.lists(
 
 
 @given(label_maps, selectors, st.sampled_from(["", "metadata.name=web", "metadata.name!=x"]))
-@settings(max_examples=100)
 def test_the_quick_look_and_the_whole_object_agree(
     labels: dict[str, str], wanted: str, fields: str
 ) -> None:

@@ -1,7 +1,7 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterspace.errors import MalformedQuantity
@@ -35,13 +35,11 @@ def exact_value(text: str) -> Fraction:
 
 
 @given(TEXTS)
-@settings(max_examples=400)
 def test_a_quantity_is_worth_what_it_says(text: str):
     assert parse_quantity(text).nanos * NANO == exact_value(text)
 
 
 @given(TEXTS)
-@settings(max_examples=400)
 def test_a_printed_quantity_reads_back_and_prints_the_same(text: str):
     printed = str(parse_quantity(text))
 
@@ -153,7 +151,6 @@ def test_what_is_no_quantity_is_refused_in_kubernetes_words(text: str, message: 
 
 
 @given(st.text() | st.text(alphabet="0123456789.eEinumkKMGTP+-", max_size=12))
-@settings(max_examples=400)
 def test_any_text_is_a_quantity_or_is_refused_as_one(text: str):
     try:
         quantity = parse_quantity(text)

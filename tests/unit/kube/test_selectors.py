@@ -3,7 +3,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.corpus import load_scenario
 
@@ -80,7 +80,6 @@ def naive_match(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 
 @given(SELECTORS, LABELS)
-@settings(max_examples=300)
 def test_a_selector_matches_when_each_requirement_does(
     selector: LabelSelector, labels: dict[str, str]
 ):
@@ -260,7 +259,6 @@ SELECTOR_TEXT = st.text() | st.text(alphabet="abx =!(),<>inot/\\", max_size=20)
 
 
 @given(SELECTOR_TEXT)
-@settings(max_examples=300)
 def test_any_text_is_a_label_selector_or_is_refused_as_one(text: str):
     try:
         selector = parse_label_selector(text)
@@ -410,7 +408,6 @@ def test_a_kind_with_more_fields_refuses_others_in_its_own_words():
 
 
 @given(st.text() | st.text(alphabet="ab=!,\\", max_size=12))
-@settings(max_examples=300)
 def test_any_text_is_a_field_selector_or_is_refused_as_one(text: str):
     try:
         selector = parse_field_selector(text)

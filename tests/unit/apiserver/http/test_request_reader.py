@@ -2,7 +2,7 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.apiserver.http.hostile_requests import Hostile, hostile_requests
 
@@ -189,7 +189,6 @@ def conversations(draw: st.DrawFn) -> tuple[list[tuple[str, bytes]], bytes]:
     return expected, raw
 
 
-@settings(max_examples=150)
 @given(conversations(), st.randoms(use_true_random=False))
 def test_requests_come_out_the_same_wherever_the_bytes_are_cut(
     conversation: tuple[list[tuple[str, bytes]], bytes], chance: random.Random
@@ -202,7 +201,6 @@ def test_requests_come_out_the_same_wherever_the_bytes_are_cut(
     assert read_all(pieces) == expected
 
 
-@settings(max_examples=300)
 @given(
     st.lists(st.binary(max_size=60) | st.sampled_from([GET, b"\r\n\r\n", b"POST / HTTP/1.1\r\n"]))
 )

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterspace.apiserver.store.index import (
@@ -36,7 +36,6 @@ def state_of(index: Index, prefix: str = "", at: Revision | None = None) -> list
 
 
 @given(steps=steps, compact_at=st.integers(0, 40), limit=st.integers(1, 5))
-@settings(max_examples=150)
 def test_every_kept_revision_reads_as_a_copy_made_then_would(
     steps: list[tuple[str, bool, int]], compact_at: int, limit: int
 ) -> None:

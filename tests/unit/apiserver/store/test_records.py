@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterspace.apiserver.store.interface import Event, EventType, KeyValue, Revision
@@ -10,7 +10,6 @@ revisions = st.integers(1, 2**62).map(Revision)
 
 
 @given(revision=revisions, key=st.text(min_size=1), value=st.none() | st.binary(max_size=50))
-@settings(max_examples=60)
 def test_a_record_reads_back_as_written(revision: Revision, key: str, value: bytes | None) -> None:
     kind = EventType.DELETE if value is None else EventType.PUT
     created = Revision(0 if value is None else 1)

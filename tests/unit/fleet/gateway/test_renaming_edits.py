@@ -6,7 +6,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from clusterspace.errors import MalformedObject
 from clusterspace.fleet.gateway import renaming
@@ -93,7 +93,6 @@ def renamed(pod: Any) -> Any:
     return {**pod, "metadata": metadata, "spec": qualified(pod["spec"], "nodeName")}
 
 
-@settings(max_examples=300, deadline=None)
 @given(pods(), st.integers(0, 2**32))
 def test_any_legal_text_changes_exactly_where_decoding_and_editing_it_would(
     pod: Any, seed: int
@@ -106,7 +105,6 @@ def test_any_legal_text_changes_exactly_where_decoding_and_editing_it_would(
     assert list(json.loads(edited)) == list(pod)
 
 
-@settings(max_examples=100, deadline=None)
 @given(pods(), st.integers(0, 2**32))
 def test_a_text_in_which_nothing_changes_stays_byte_for_byte(pod: Any, seed: int) -> None:
     text = written(pod, random.Random(seed)).encode()

@@ -3,7 +3,7 @@
 from random import Random
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.fleet.propagation.works.work_objects import binding
 
@@ -40,7 +40,6 @@ def test_the_marks_are_karmadas() -> None:
     assert annotations_of(wide) == {stamps.CLUSTER_POLICY_NAME: "policy"}
 
 
-@settings(max_examples=60)
 @given(words, words, st.lists(claims, min_size=1, max_size=3))
 def test_the_last_claim_holds_and_taking_it_off_leaves_what_was_there(
     labels: dict[str, Any], annotations: dict[str, Any], held: list[Claim]

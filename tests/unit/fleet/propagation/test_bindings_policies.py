@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.fleet.propagation.policy_objects import config_maps, policy
 
@@ -126,7 +126,6 @@ policies = st.builds(
 )
 
 
-@settings(max_examples=80)
 @given(st.lists(policies, max_size=4, unique_by=lambda each: each.key), st.randoms())
 def test_the_winner_does_not_depend_on_the_order_policies_came_in(
     several: list[Policy], random: Any

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterspace.apis import stamps
@@ -34,7 +34,6 @@ def parent(name: str = "web-deployment", **spec: Any) -> Object:
     return {"metadata": metadata, "spec": {"clusters": [{"name": "one"}], **spec}}
 
 
-@settings(max_examples=50)
 @given(st.lists(st.sampled_from("abcd"), unique=True), st.randoms())
 def test_parents_come_and_go_in_any_order_and_leave_nothing(names: list[str], random: Any) -> None:
     held = EMPTY

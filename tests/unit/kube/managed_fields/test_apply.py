@@ -231,7 +231,6 @@ def test_unreadable_owners_are_told_and_not_lost() -> None:
 
 
 @given(specs, specs)
-@settings(max_examples=60)
 def test_applying_twice_is_applying_once(first: Any, second: Any) -> None:
     live = applied(None, first)
 
@@ -241,7 +240,6 @@ def test_applying_twice_is_applying_once(first: Any, second: Any) -> None:
 
 
 @given(specs, specs)
-@settings(max_examples=60)
 def test_applying_nothing_takes_away_exactly_what_nobody_else_owns(first: Any, second: Any) -> None:
     theirs = {**second, "size": "L"}
     live = applied(applied(None, first), theirs, by="bob", force=True)
@@ -258,7 +256,6 @@ def said(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(specs, specs)
-@settings(max_examples=60)
 def test_force_leaves_one_owner_for_what_was_contested(first: Any, second: Any) -> None:
     live = applied(None, first)
     contested = (
@@ -276,7 +273,6 @@ def test_force_leaves_one_owner_for_what_was_contested(first: Any, second: Any) 
 
 
 @given(specs)
-@settings(max_examples=60)
 def test_two_who_apply_the_same_own_the_same(spec: Any) -> None:
     live = applied(None, spec)
 
@@ -287,7 +283,6 @@ def test_two_who_apply_the_same_own_the_same(spec: Any) -> None:
 
 
 @given(specs, specs)
-@settings(max_examples=60)
 def test_without_force_nobody_else_loses_anything(first: Any, second: Any) -> None:
     live = applied(None, first)
     try:
@@ -299,7 +294,6 @@ def test_without_force_nobody_else_loses_anything(first: Any, second: Any) -> No
 
 
 @given(json_values, json_values, json_values | st.lists(json_values, max_size=2))
-@settings(max_examples=150)
 def test_nonsense_is_answered_with_an_api_error(spec: Any, metadata: Any, entries: Any) -> None:
     live = gadget({"size": "S"}, managedFields=entries)
     configuration = {**gadget(spec), "metadata": metadata}

@@ -5,7 +5,7 @@ changes a field owns it, and nobody else does.
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.kube.managed_fields.gadgets import (
     LATER,
@@ -353,7 +353,6 @@ def test_a_nameless_manager_is_unknown() -> None:
 
 
 @given(specs, specs, specs)
-@settings(max_examples=60)
 def test_every_changed_field_has_exactly_one_owner(first: Any, second: Any, third: Any) -> None:
     # The label keeps an owner on the object: one without any is no longer tracked.
     one = apply(None, gadget(first, labels={"kept": "1"}), write_by("app"))
@@ -369,7 +368,6 @@ def test_every_changed_field_has_exactly_one_owner(first: Any, second: Any, thir
 
 
 @given(specs, specs)
-@settings(max_examples=60)
 def test_nobody_owns_what_is_not_there(first: Any, second: Any) -> None:
     after = updated(created(first), second)
 
@@ -378,7 +376,6 @@ def test_nobody_owns_what_is_not_there(first: Any, second: Any) -> None:
 
 
 @given(specs, st.lists(json_values, max_size=2) | json_values)
-@settings(max_examples=60)
 def test_nonsense_in_managed_fields_stops_no_write(spec: Any, nonsense: Any) -> None:
     live = created({"size": "S"})
     sent = {**live, "spec": spec, "metadata": {"name": "g", "managedFields": nonsense}}

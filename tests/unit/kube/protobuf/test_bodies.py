@@ -7,7 +7,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from tests.unit.kube.protobuf.recordings import APISERVER, EVERYTHING, KUBECTL, Recording
 
 from clusterspace.errors import MalformedObject, RequestEntityTooLarge, UnsupportedMediaType
@@ -271,7 +271,6 @@ def test_a_time_that_has_no_text_is_refused(seconds: int) -> None:
 
 
 @given(raw=st.binary(max_size=200), kind=st.sampled_from([recording.body for recording in KUBECTL]))
-@settings(max_examples=300)
 def test_any_bytes_are_an_object_or_a_refusal(raw: bytes, kind: bytes) -> None:
     envelope = read_envelope(kind)
     body = write_envelope(Envelope(envelope.api_version, envelope.kind, raw))
@@ -280,7 +279,6 @@ def test_any_bytes_are_an_object_or_a_refusal(raw: bytes, kind: bytes) -> None:
 
 
 @given(st.data())
-@settings(max_examples=300)
 def test_a_damaged_body_is_an_object_or_a_refusal(data: st.DataObject) -> None:
     body = bytearray(data.draw(st.sampled_from(EVERYTHING)).body)
     for _ in range(data.draw(st.integers(1, 3))):
@@ -393,7 +391,6 @@ def test_a_recorded_body_is_written_byte_for_byte(recording: Recording) -> None:
 
 
 @given(objects())
-@settings(max_examples=150)
 def test_an_object_comes_back_unchanged(kube_object: dict[str, Any]) -> None:
     assert decode(encode(kube_object)) == kube_object
 

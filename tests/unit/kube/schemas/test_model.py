@@ -4,7 +4,7 @@ refusal names the place.
 """
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from tests.unit.kube.schemas import strategies
 
 from clusterspace.errors import MalformedSchema
@@ -179,7 +179,6 @@ def test_unknown_keywords_are_nobodys_business() -> None:
 
 
 @given(strategies.anything_as_schema, strategies.json_values)
-@settings(max_examples=500)
 def test_nothing_but_a_typed_refusal_escapes_a_malformed_schema(raw, value) -> None:
     try:
         schema = read_schema(raw)

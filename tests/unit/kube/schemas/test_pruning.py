@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from tests.corpus import load_scenario
 from tests.unit.kube.schemas import strategies
 
@@ -139,7 +139,6 @@ def test_an_object_deeper_than_we_can_follow_is_refused_by_name() -> None:
 
 
 @given(strategies.schemas, strategies.json_values)
-@settings(max_examples=200)
 def test_pruning_twice_changes_nothing_more(raw, value) -> None:
     schema = read_schema(raw)
     once = prune(value, schema, is_resource_root=True)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from tests.corpus import load_scenario
 from tests.unit.kube.schemas import strategies
 
@@ -282,7 +282,6 @@ def test_an_object_deeper_than_we_can_follow_is_refused_by_name() -> None:
 
 
 @given(strategies.schemas, strategies.json_values)
-@settings(max_examples=300)
 def test_any_json_against_any_schema_yields_causes_and_nothing_else(raw, value) -> None:
     causes = validate(value, read_schema(raw))
 

@@ -6,7 +6,7 @@ import string
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterspace.errors import Expired
@@ -79,7 +79,6 @@ def test_when_a_cluster_has_left_clients_list_again(
 
 
 @given(vectors.filter(bool), st.data())
-@settings(max_examples=200)
 def test_a_damaged_vector_is_expired(vector: dict[str, str], data: st.DataObject) -> None:
     token = versions.encode(vector)
     at = data.draw(st.integers(len(versions.MARK), len(token) - 1))

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.fleet.gateway.merge.watch_model import (
     MAPS,
@@ -115,7 +115,6 @@ class Client:
             steps[operation](name)
 
 
-@settings(max_examples=150, deadline=None)
 @given(OPERATIONS, st.booleans())
 def test_any_interleaving_can_be_gone_on_from_anywhere(
     operations: list[tuple[str, int, int]], is_informer: bool

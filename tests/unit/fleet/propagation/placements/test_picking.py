@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterspace.apis.fleet_placements import BOUND, SCHEDULED, UNSCHEDULED
@@ -316,7 +316,6 @@ def test_a_cluster_without_the_label_is_not_bound_by_the_spread() -> None:
     assert names(pick(so_many(3, **spread("zone")), members, [])) == ["a1", "b1", "z"]
 
 
-@settings(max_examples=60)
 @given(
     zones=st.lists(st.sampled_from("abc"), min_size=1, max_size=8),
     number=st.integers(0, 8),
@@ -337,7 +336,6 @@ def test_what_is_picked_over_zones_is_never_more_uneven_than_allowed(
     assert len(picked) <= number
 
 
-@settings(max_examples=60)
 @given(
     present=st.sets(st.sampled_from("abcdef")),
     joined=st.sets(st.sampled_from("abcdef")),

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterspace.apis.fleet_placements import BOUND, SCHEDULED, UNSCHEDULED
@@ -104,7 +104,6 @@ def test_what_cannot_tell_counts_as_available_after_a_minute_unless_told() -> No
     assert read_period(told) == 0.0
 
 
-@settings(max_examples=100)
 @given(
     ready=st.lists(st.booleans(), min_size=1, max_size=8),
     unavailable=st.integers(0, 4),

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.fleet.propagation.scheduler.fleet_objects import (
     AGGREGATED,
@@ -318,7 +318,6 @@ strategies = st.sampled_from([None, DIVIDED, DYNAMIC, AGGREGATED])
 
 
 @given(counts, counts, strategies, st.integers(1, 20))
-@settings(max_examples=120, deadline=None)
 def test_deciding_twice_is_deciding_once(placed, room, scheduling, replicas):
     placement = {} if scheduling is None else {"replicaScheduling": scheduling}
     clusters = [cluster(name, pods=room.get(name, 0)) for name in ("east", "north", "west")]
@@ -335,7 +334,6 @@ def test_deciding_twice_is_deciding_once(placed, room, scheduling, replicas):
 
 
 @given(counts, counts, st.sampled_from([DYNAMIC, AGGREGATED]), st.integers(1, 20))
-@settings(max_examples=120, deadline=None)
 def test_no_cluster_gives_while_another_takes(placed, room, scheduling, replicas):
     clusters = [cluster(name, pods=room.get(name, 0)) for name in ("east", "north", "west")]
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clusterspace.fleet.propagation.scheduler.decisions import allot, fill, grow, shrink
@@ -59,7 +59,6 @@ def test_of_equal_clusters_the_last_name_can_be_first():
 
 
 @given(replicas, heavy, st.booleans())
-@settings(max_examples=150)
 def test_shares_are_those_of_the_definition(count, held, last_name_first):
     assert allot(count, held, last_name_first=last_name_first) == one_by_one(
         count, held, last_name_first=last_name_first
@@ -67,13 +66,11 @@ def test_shares_are_those_of_the_definition(count, held, last_name_first):
 
 
 @given(replicas, heavy)
-@settings(max_examples=80)
 def test_nothing_is_lost_and_nothing_is_made_up(count, held):
     assert sum(allot(count, held).values()) == count
 
 
 @given(replicas, heavy)
-@settings(max_examples=80)
 def test_one_more_replica_goes_to_one_cluster_and_takes_from_none(count, held):
     before, after = allot(count, held), allot(count + 1, held)
 
@@ -83,7 +80,6 @@ def test_one_more_replica_goes_to_one_cluster_and_takes_from_none(count, held):
 
 
 @given(heavy, st.data())
-@settings(max_examples=80)
 def test_no_cluster_gets_more_than_it_holds(held, data):
     count = data.draw(st.integers(0, sum(held.values())))
 
@@ -97,7 +93,6 @@ def test_a_thousand_million_replicas_are_shared_out_at_once():
 
 
 @given(replicas, tiers(), st.booleans())
-@settings(max_examples=100)
 def test_the_next_tier_gets_only_what_the_first_cannot_hold(count, held, on_few):
     first, second = held
 
@@ -108,7 +103,6 @@ def test_the_next_tier_gets_only_what_the_first_cannot_hold(count, held, on_few)
 
 
 @given(heavy, heavy, replicas, st.booleans())
-@settings(max_examples=150)
 def test_scaling_up_takes_from_nobody(placed, free, more, on_few):
     wanted = sum(placed.values()) + more
 
@@ -124,7 +118,6 @@ def test_scaling_up_takes_from_nobody(placed, free, more, on_few):
 
 
 @given(heavy, st.booleans(), st.data())
-@settings(max_examples=100)
 def test_scaling_down_gives_to_nobody(placed, on_few, data):
     wanted = data.draw(st.integers(0, sum(placed.values())))
 
@@ -135,7 +128,6 @@ def test_scaling_down_gives_to_nobody(placed, on_few, data):
 
 
 @given(heavy, st.booleans())
-@settings(max_examples=60)
 def test_what_is_right_is_left_alone(placed, on_few):
     wanted = sum(placed.values())
 
