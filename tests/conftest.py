@@ -18,7 +18,6 @@ import signal
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import hypothesis
@@ -96,12 +95,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Workers take a file each, so that what a file shares is started once. The last of them then
     end together.
     """
-    order = {Path(__file__).parent / name: place for place, name in enumerate(_LONGEST_FIRST)}
-
-    def place_of(item: pytest.Item) -> int:
-        return next((order[each] for each in item.path.parents if each in order), len(order))
-
-    items.sort(key=place_of)
+    order = {name: place for place, name in enumerate(_LONGEST_FIRST)}
+    items.sort(key=lambda item: order.get(item.nodeid.split("/", 2)[1], len(order)))
 
 
 # Many times what the longest test takes on a busy machine; slow suites take what they need.

@@ -4,6 +4,7 @@ The controllers are lied to while they run, and when they start anew. What is pl
 when the lies end, work goes on.
 """
 
+import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator
@@ -47,7 +48,6 @@ from clusterspace.testing.builders import (
     namespace,
 )
 from clusterspace.testing.faults import Rule
-from clusterspace.testing.settled import settled
 from clusterspace.testing.steps import until, until_equal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -67,6 +67,7 @@ ON_HUB = (
     WORKS,
 )
 ON_MEMBERS = (CONFIG_MAPS, NAMESPACES)
+WHILE_LYING = 0.3
 HUB = ("hub",)
 POLICY = ResourcePath(PROPAGATION_POLICIES, SPACE, "all")
 
@@ -128,10 +129,10 @@ async def until_placed(stage: FaultyStage, *members: str) -> None:
             return set(await held_by(stage, member))
 
         await until_equal(names, set(NAMES))
-    await until_equal(lambda: statuses_are_back(stage), True)
+    await until_equal(lambda: settled(stage), True)
 
 
-async def statuses_are_back(stage: FaultyStage) -> bool:
+async def settled(stage: FaultyStage) -> bool:
     bindings = await stage.hub.list_objects(ResourcePath(RESOURCE_BINDINGS, SPACE))
     told = [each.get("status", {}).get("conditions", []) for each in bindings]
     return len(told) == len(NAMES) and all(len(each) > 1 for each in told)
@@ -166,10 +167,10 @@ async def test_lies_delete_nothing(deployed: Deployed, sides: tuple[str, ...], l
     async with stage.controllers():
         await change(stage, "one")
         told = [rule for proxy, lists in lies for rule in tell_lies(proxy, lie, lists)]
-        await until_believed(told, sides)
+        await until_believed(told)
     async with stage.controllers():
         # They know nothing yet, and are lied to from the beginning.
-        await until_believed(told, sides)
+        await until_believed(told)
         stage.heal()
         await change(stage, "two")
 
@@ -177,15 +178,15 @@ async def test_lies_delete_nothing(deployed: Deployed, sides: tuple[str, ...], l
     assert {member: await held_by(stage, member) for member in MEMBERS} == deployed.placed
 
 
-async def until_believed(lies: list[Rule], sides: tuple[str, ...]) -> None:
-    """Wait until every lie was told, and all that may come of it has come."""
+async def until_believed(lies: list[Rule]) -> None:
+    """Wait until every lie was told, and a while longer for what may come of it."""
     before = [rule.hits for rule in lies]
 
     async def are_told() -> bool:
         return all(rule.hits > hits for rule, hits in zip(lies, before, strict=True))
 
     await until(are_told)
-    await settled(lied_to_by=sides)
+    await asyncio.sleep(WHILE_LYING)
 
 
 async def read_from_memory(_self: BindingWorks, _request: Request, binding: Object) -> Object:
@@ -242,7 +243,7 @@ async def test_an_old_order_deletes_nothing(
 async def until_asked(
     stage: FaultyStage, resource: GroupVersionResource, verb: str = "GET"
 ) -> None:
-    """Wait until the controllers have asked about objects one by one, and acted on the answers."""
+    """Wait until the controllers have asked about objects one by one, and a while longer."""
     before = len(stage.hub_proxy.requests)
 
     async def is_asked() -> bool:
@@ -253,7 +254,7 @@ async def until_asked(
         return len(alone) >= len(NAMES)
 
     await until(is_asked)
-    await settled(lied_to_by=HUB)
+    await asyncio.sleep(WHILE_LYING)
 
 
 async def until_lost(stage: FaultyStage, member: str) -> None:

@@ -43,7 +43,7 @@ async def settled(*, lied_to_by: Collection[str] = (), seconds: float = PATIENCE
     """
     try:
         async with asyncio.timeout(seconds):
-            seen: _Contents | None = None
+            seen: _Contents = {}
             # Every event up to `seen` is in a cache, and its keys are in the queues, before these
             # are worked off. If that wrote anything, `seen` is not what there is afterwards.
             while (now := await _caught_up(lied_to_by)) != seen:

@@ -16,6 +16,7 @@ PATIENCE: Final = 30.0
 """How long a test waits for what takes a moment on an idle machine."""
 
 _PAUSE: Final = 0.02
+_LONGEST_PAUSE: Final = 0.1
 _CANCELLED_AGAIN: Final = 1.0
 _PLAIN: Final = WriteOptions()
 
@@ -32,12 +33,15 @@ async def until(look: Look, seconds: float = PATIENCE, *, explain: Look | None =
     deadline = loop.time() + seconds
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout_at(deadline):
+            pause = _PAUSE
             # The timeout cancels once, and what is looked at may mistake that for its own: it is
             # the clock that ends the loop then.
             while loop.time() < deadline:
                 if seen := await _seen_by(look):
                     return seen
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(pause)
+                # Most looks are requests, which take their time from what is waited for.
+                pause = min(1.2 * pause, _LONGEST_PAUSE)
     instead = "" if explain is None else f"; there is {await _seen_by(explain)!r}"
     raise AssertionError(f"it did not happen within {seconds:g} s{instead}")
 
