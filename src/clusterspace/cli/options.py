@@ -41,7 +41,8 @@ class _Port(click.IntRange):
     name = "port"
 
 
-PORT: Final = _Port(0, 65535)
+LAST_PORT: Final = 65535
+PORT: Final = _Port(0, LAST_PORT)
 
 
 class _Cidr(click.ParamType[IPv4Network | IPv6Network]):

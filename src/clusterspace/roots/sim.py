@@ -1,9 +1,12 @@
 """A simulated member: an API server on the memory store, with nodes and controllers made up."""
 
+import asyncio
+import resource
 import uuid
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
 from random import Random, SystemRandom
 from typing import Final
 
@@ -139,6 +142,74 @@ async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
         app.health.is_ready = True
         installation.write_kubeconfig(authorities, url, clock.now(), name=settings.name)
         yield url
+
+
+@dataclass(frozen=True, slots=True)
+class RunningSim:
+    """One of many simulated members in a process."""
+
+    name: str
+    url: str
+    kubeconfig: Path
+
+
+@asynccontextmanager
+async def running_sims(
+    settings: SimSettings, count: int, stopped: asyncio.Event | None = None
+) -> AsyncGenerator[tuple[RunningSim, ...]]:
+    """Run so many simulated members in this process for as long as the block lasts.
+
+    They are called NAME-1, NAME-2 and so on, have a directory each of that name, and ports from the
+    one given on, if one is. They share nothing but the process: each has its own authority, objects
+    and chance. Once `stopped` is set no more are started.
+    """
+    async with AsyncExitStack() as stack:
+        members: list[RunningSim] = []
+        for number in range(1, count + 1):
+            if stopped is not None and stopped.is_set():
+                break
+            name = f"{settings.name}-{number}"
+            own = replace(
+                settings,
+                name=name,
+                data_dir=settings.data_dir / name,
+                port=settings.port + number - 1 if settings.port else 0,
+                seed=None if settings.seed is None else settings.seed + number,
+            )
+            url = await stack.enter_async_context(running_sim(own))
+            kubeconfig = Installation(own.data_dir).kubeconfig
+            members.append(RunningSim(name, url, kubeconfig))
+        yield tuple(members)
+
+
+def resident_bytes() -> int:
+    """Return how much memory this process takes, as the system counts it; 0 where it does not."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * resource.getpagesize()
+
+
+async def serve_many_until_stopped(settings: SimSettings, count: int) -> None:
+    """Run many simulated members until told to stop; say what each of them costs."""
+    # Each has a socket, and one for every client: a thousand are more than most shells allow.
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or soft < hard:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    stopped = stop_event()
+    before = resident_bytes()
+    async with running_sims(settings, count, stopped) as members:
+        taken = resident_bytes()
+        await stay_until(
+            stopped,
+            "group of members",
+            count=len(members),
+            kubeconfigs=str(settings.data_dir / f"{settings.name}-*" / "kubeconfig"),
+            memory_mib=taken >> 20,
+            kib_per_member=(taken - before) // count >> 10,
+        )
 
 
 async def serve_until_stopped(settings: SimSettings) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from clusterspace.cli.options import (
+    LAST_PORT,
     ServerOptions,
     hub_kubeconfig_option,
     listen_options,
@@ -360,6 +361,12 @@ def fleet(
     help="Seconds from a pod's start until it is ready.",
 )
 @click.option("--seed", type=int, help="Make generated names and UIDs the same every time.")
+@click.option(
+    "--count",
+    type=click.IntRange(1, 5000),
+    help="Run so many members in this process, called NAME-1 and so on, with a directory each in "
+    "the data directory and ports from --port on.",
+)
 @token_auth_file_option
 @log_format_option
 def sim(
@@ -374,6 +381,7 @@ def sim(
     node_pods: int,
     ready_after: float,
     seed: int | None,
+    count: int | None,
     token_auth_file: Path | None,
     log_format: str,
 ) -> None:
@@ -386,18 +394,23 @@ def sim(
     Examples:
       clusterspace sim east --data-dir .east --nodes 3
       kubectl --kubeconfig .east/kubeconfig get nodes
+      clusterspace sim m --data-dir .many --nodes 1 --count 100
+      kubectl --kubeconfig .many/m-42/kubeconfig get nodes
     """
     from clusterspace.kube.names import dns1123_label_problems
     from clusterspace.kube.quantities import parse_quantity
     from clusterspace.roots.settings import SimSettings
-    from clusterspace.roots.sim import serve_until_stopped
+    from clusterspace.roots.sim import serve_many_until_stopped, serve_until_stopped
     from clusterspace.sim.nodes import NodeShape
     from clusterspace.sim.pods import Pace
 
-    problems = dns1123_label_problems(name)
+    problems = dns1123_label_problems(f"{name}-{count}" if count else name)
     if problems:
         # Nodes are named after the member, so its name must be fit for theirs.
         raise click.BadParameter("; ".join(problems), param_hint="NAME")
+    if count and port and port + count - 1 > LAST_PORT:
+        why = f"{count} ports from {port} on are more than there are"
+        raise click.BadParameter(why, param_hint="--port")
 
     async def work() -> None:
         shape = NodeShape(
@@ -416,6 +429,9 @@ def sim(
             seed=seed,
             token_auth_file=token_auth_file,
         )
-        await serve_until_stopped(settings)
+        if count:
+            await serve_many_until_stopped(settings, count)
+        else:
+            await serve_until_stopped(settings)
 
     serve(work, log_format, port=port)
