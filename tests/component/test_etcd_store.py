@@ -264,30 +264,46 @@ async def test_a_write_whose_answer_was_lost_is_answered_and_happened_once(
 async def test_a_write_whose_answer_was_lost_is_not_denied_by_an_etcd_that_is_full_now(
     troubled: EtcdStore, proxy: EtcdProxy, logged_errors: list[str]
 ) -> None:
+    before = await troubled.put("/a", b"0", expected=ABSENT)
     proxy.lost_answers, proxy.is_full = 1, True
     try:
         with pytest.raises(OutcomeUnknown, match="has no room now"):
-            await troubled.put("/a", b"1", expected=ABSENT)
+            await troubled.put("/a", b"1", expected=before.mod_revision)
         with pytest.raises(StoreFull):
             await troubled.put("/b", b"1", expected=ABSENT)
     finally:
         proxy.is_full = False
 
     await troubled.sync()
-    assert await troubled.get("/a") is not None
+    stored = await troubled.get("/a")
+    assert stored is not None
+    assert stored.value == b"1"
     assert await troubled.get("/b") is None
 
 
 async def test_a_write_that_was_lost_on_its_way_is_made_again(
     troubled: EtcdStore, proxy: EtcdProxy, logged_errors: list[str]
 ) -> None:
+    before = await troubled.put("/a", b"0", expected=ABSENT)
     proxy.lost_requests = 2
     failed = counted("etcd_request_errors_total", operation="txn")
     answered = counted("etcd_request_duration_seconds_count", operation="txn")
-    written = await troubled.put("/a", b"1", expected=ABSENT)
+    written = await troubled.put("/a", b"1", expected=before.mod_revision)
     assert await troubled.get("/a") == written
     assert counted("etcd_request_errors_total", operation="txn") == failed + 2
     assert counted("etcd_request_duration_seconds_count", operation="txn") == answered + 1
+
+
+async def test_a_create_that_was_lost_on_its_way_claims_nothing_and_is_not_sent_again(
+    troubled: EtcdStore, proxy: EtcdProxy, logged_errors: list[str]
+) -> None:
+    # The proxy has lost it, but for all the store knows it is only late; and if what it makes is
+    # deleted, a second one would make it once more.
+    proxy.lost_requests = 1
+    with pytest.raises(OutcomeUnknown, match="read it before you create it again"):
+        await troubled.put("/a", b"1", expected=ABSENT)
+    await troubled.sync()
+    assert await troubled.get("/a") is None
 
 
 async def test_a_delete_whose_answer_was_lost_claims_nothing(

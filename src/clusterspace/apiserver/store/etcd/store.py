@@ -349,15 +349,18 @@ class EtcdStore(IndexedStore):
                 self._idle.set()
 
     # A transaction whose answer was lost may have been carried out, may be carried out later, or
-    # never. It is sent again all the same, and that is safe, because it compares: of the two at
-    # most one finds the key at the expected revision.
+    # never. One that expects a revision is sent again all the same, and that is safe, because no
+    # key comes back to a revision: of the two at most one finds it there.
     #
     #     first   sent, no answer           second  succeeded      the first never counts any more
     #     first   sent, no answer           second  key has moved  who moved it? The first change
     #                                                              after `expected` says: ours has
     #                                                              our value, byte for byte
     #
-    # Without an answer to any of them the caller learns just that, and nothing is claimed.
+    # One that creates is not, unless it certainly never reached etcd: somebody may delete what the
+    # first has made, and the second would make it once more, or the other way round. It is looked
+    # for instead. Without an answer to any of them the caller learns just that, and nothing is
+    # claimed.
     async def _swap(self, write: Write, request: bytes) -> KeyValue:
         deadline = self._clock.monotonic() + CALL_SECONDS
         since = self._index.revision
@@ -378,6 +381,8 @@ class EtcdStore(IndexedStore):
             except StoreUnavailable as error:
                 self._note_trouble(str(error))
                 was_sent = was_sent or error.was_sent
+                if was_sent and not write.expected:
+                    return await self._find_created(write, since, str(error))
                 if self._clock.monotonic() + pause < deadline and not self._closed:
                     await self._clock.sleep(pause)
                     continue
@@ -409,6 +414,18 @@ class EtcdStore(IndexedStore):
             # requests without an answer, they have not been carried out, and never will be.
             raise GuardChanged(write.key, write.guard.key)
         return self._refused(write, answer, since, was_sent=was_sent)
+
+    async def _find_created(self, write: Write, since: Revision, why: str) -> KeyValue:
+        """Return what a create without an answer has made, if it is seen to have made it."""
+        with suppress(StoreUnavailable, Compacted):
+            await self.sync()
+            for each in self._index.changes_of(write.key, since):
+                if isinstance(write, Put) and each.is_create and each.value == write.value:
+                    return answer_to(each)
+        raise OutcomeUnknown(
+            f"{write.key}: etcd did not answer, so it may have been created, or may be yet: read it"
+            f" before you create it again ({why})"
+        )
 
     # What was written here is known before the watch brings it. It is applied at once if all before
     # it has been: the revisions between two are none when they are neighbours, and each of ours
