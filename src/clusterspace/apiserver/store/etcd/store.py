@@ -71,6 +71,9 @@ _ASK_PROGRESS_AFTER: Final = 0.01
 _ASK_PROGRESS_EVERY: Final = 0.1
 """As Kubernetes does it, while somebody waits; most events need no asking."""
 
+_CREATE_SECONDS: Final = 1.5
+_LOOK_AGAIN_SECONDS: Final = 0.3
+
 _PROBE_SECONDS: Final = 2.0
 _PULSE_SECONDS: Final = 0.25
 _MOST_UNANSWERED: Final = 4
@@ -367,8 +370,10 @@ class EtcdStore(IndexedStore):
         was_sent = False
         for attempt, pause in enumerate(clocks.exponential(0.02, 0.5)):
             try:
+                # Who creates has one attempt, and waits for it a little longer.
+                seconds = 0.0 if write.expected else _CREATE_SECONDS
                 raw = messages.read_txn(
-                    await self._client.call(messages.TXN, request, attempt=attempt)
+                    await self._client.call(messages.TXN, request, attempt=attempt, seconds=seconds)
                 )
             except StoreFull as error:
                 self._is_full = True
@@ -417,11 +422,13 @@ class EtcdStore(IndexedStore):
 
     async def _find_created(self, write: Write, since: Revision, why: str) -> KeyValue:
         """Return what a create without an answer has made, if it is seen to have made it."""
-        with suppress(StoreUnavailable, Compacted):
-            await self.sync()
-            for each in self._index.changes_of(write.key, since):
-                if isinstance(write, Put) and each.is_create and each.value == write.value:
-                    return answer_to(each)
+        for pause in (_LOOK_AGAIN_SECONDS, 0.0):
+            with suppress(StoreUnavailable, Compacted):
+                await self.sync()
+                for each in self._index.changes_of(write.key, since):
+                    if isinstance(write, Put) and each.is_create and each.value == write.value:
+                        return answer_to(each)
+            await self._clock.sleep(pause)
         raise OutcomeUnknown(
             f"{write.key}: etcd did not answer, so it may have been created, or may be yet: read it"
             f" before you create it again ({why})"
