@@ -224,11 +224,18 @@ class EtcdClient:
         raise AssertionError("attempts never end")
 
     async def call(
-        self, method: str, request: bytes, *, attempt: int = 0, seconds: float = 0.0
+        self,
+        method: str,
+        request: bytes,
+        *,
+        attempt: int = 0,
+        least: float = 0.0,
+        seconds: float = 0.0,
     ) -> bytes:
         """Make a call once, on the member in use; when it fails, the next one is used from now on.
 
-        It may take as long as an attempt does that comes after so many others, or `seconds`.
+        It may take as long as an attempt does that comes after so many others, and not less than
+        `least`; or just `seconds`.
         StoreUnavailable says whether the request may have been carried out.
         """
         # Whoever answered last is asked without a look at his connection, which takes longer than
@@ -237,9 +244,10 @@ class EtcdClient:
         if place != self._answered:
             place = await self._connected()
         if not seconds:
-            least, most = ATTEMPT_SECONDS
-            is_short = attempt < _SHORT_ATTEMPTS
-            seconds = min(max(least, 4 * self._usual_seconds), most) if is_short else most
+            shortest, longest = ATTEMPT_SECONDS
+            seconds = min(max(shortest, least, 4 * self._usual_seconds), longest)
+            if attempt >= _SHORT_ATTEMPTS:
+                seconds = longest
         return await self._call_at(place, method, request, seconds)
 
     @asynccontextmanager

@@ -71,8 +71,8 @@ _ASK_PROGRESS_AFTER: Final = 0.01
 _ASK_PROGRESS_EVERY: Final = 0.1
 """As Kubernetes does it, while somebody waits; most events need no asking."""
 
-_CREATE_SECONDS: Final = 1.5
-_LOOK_AGAIN_SECONDS: Final = 0.3
+_CREATE_SECONDS: Final = 1.0
+_LOOK_AGAIN_SECONDS: Final = 0.2
 
 _PROBE_SECONDS: Final = 2.0
 _PULSE_SECONDS: Final = 0.25
