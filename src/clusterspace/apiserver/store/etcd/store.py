@@ -371,9 +371,9 @@ class EtcdStore(IndexedStore):
         for attempt, pause in enumerate(clocks.exponential(0.02, 0.5)):
             try:
                 # Who creates has one attempt, and waits for it a little longer.
-                seconds = 0.0 if write.expected else _CREATE_SECONDS
+                least = 0.0 if write.expected else _CREATE_SECONDS
                 raw = messages.read_txn(
-                    await self._client.call(messages.TXN, request, attempt=attempt, seconds=seconds)
+                    await self._client.call(messages.TXN, request, attempt=attempt, least=least)
                 )
             except StoreFull as error:
                 self._is_full = True
