@@ -59,6 +59,10 @@ class _QuickClient(HubClient):
         except _BROKEN as error:
             raise NotDoneError from error
 
+    def close(self) -> None:
+        with suppress(AttributeError):  # what a transport of asyncio says whose TLS has ended
+            super().close()
+
 
 class Way:
     """One client's way to one hub."""
