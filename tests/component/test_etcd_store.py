@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from clusterspace.aio.clocks import SystemClock
 from clusterspace.apiserver.store.etcd.client import EtcdSettings
 from clusterspace.apiserver.store.etcd.compaction import Compactor
 from clusterspace.apiserver.store.etcd.store import EtcdStore
@@ -306,6 +307,27 @@ async def test_a_create_that_was_lost_on_its_way_claims_nothing_and_is_not_sent_
     assert await troubled.get("/a") is None
 
 
+class StillClock(SystemClock):
+    """No time passes on it, however busy the machine is."""
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+async def test_one_answer_that_was_lost_does_not_make_the_store_read_only(
+    settings: EtcdSettings, proxy: EtcdProxy
+) -> None:
+    """Nothing is logged as an error: this test announces none."""
+    behind = EtcdSettings(proxy.settings.servers, prefix=settings.prefix)
+    store = await EtcdStore.open(behind, root="", clock=StillClock())
+    try:
+        for proxy.lost_answers, proxy.lost_requests in ((1, 0), (0, 1), (1, 1)):
+            await store.put("/a", b"1")
+            assert (store.is_reachable, store.refuses_writes) == (True, "")
+    finally:
+        await store.close()
+
+
 async def test_a_delete_whose_answer_was_lost_claims_nothing(
     troubled: EtcdStore, proxy: EtcdProxy, logged_errors: list[str]
 ) -> None:
@@ -314,6 +336,23 @@ async def test_a_delete_whose_answer_was_lost_claims_nothing(
     with pytest.raises(OutcomeUnknown, match="by this request or by another"):
         await troubled.delete("/a", expected=stored.mod_revision)
     assert await troubled.get("/a") is None
+
+
+async def test_a_watch_that_etcd_still_looks_up_is_not_begun_again(
+    troubled: EtcdStore, proxy: EtcdProxy, stores: Two
+) -> None:
+    """etcd answers no progress request before it has read all that happened since."""
+    proxy.is_in_sync.clear()
+    proxy.cut_watches()
+    proxy.is_watchable.set()
+    opened, asked = proxy.opened_watches, proxy.progress_requests
+    written = await stores[0].put("/a", b"1")
+    await until(lambda: proxy.progress_requests > asked + 8)
+    assert proxy.opened_watches == opened + 1
+
+    proxy.is_in_sync.set()
+    await until(lambda: troubled.current_revision >= written.mod_revision)
+    assert await troubled.get("/a") == written
 
 
 async def test_a_watch_that_broke_goes_on_where_it_was(

@@ -362,6 +362,10 @@ class EtcdProxy:
         self.is_watchable = asyncio.Event()
         """Watches stand still, and new ones are not opened, while it is not set."""
         self.is_watchable.set()
+        self.is_in_sync = asyncio.Event()
+        """Watches are opened, and nothing more is heard of them, while it is not set."""
+        self.is_in_sync.set()
+        self.opened_watches = self.progress_requests = 0
         self._streams: set[Any] = set()
 
     def cut_watches(self) -> None:
@@ -401,6 +405,7 @@ class EtcdProxy:
 
         async def checked() -> AsyncIterator[bytes]:
             async for request in requests:
+                self.progress_requests += request == messages.progress_request()
                 why = refusal_of_watch(request)
                 if why:
                     self.refused.append(f"watch: {why}")
@@ -409,9 +414,12 @@ class EtcdProxy:
 
         stream: Any = channel.stream_stream(messages.WATCH)(checked())
         self._streams.add(stream)
+        self.opened_watches += 1
         try:
             async for answer in stream:
                 await self.is_watchable.wait()
+                if not messages.read_watch(answer).created:
+                    await self.is_in_sync.wait()
                 if self.lost_events and messages.read_watch(answer).changes:
                     self.lost_events -= 1
                     continue
@@ -530,6 +538,9 @@ def hubs_on_etcd(directory: Path) -> Generator[None]:
         f"--initial-advertise-peer-urls={peer}",
         f"--initial-cluster=default={peer}",
         "--unsafe-no-fsync",
+        # No hub lives long enough to do it, and each would have to pass by all that others wrote.
+        "--auto-compaction-mode=revision",
+        "--auto-compaction-retention=5000",
     ]
 
     async def opened(settings: HubSettings) -> stores.OpenedStore:

@@ -55,6 +55,8 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]
     async with fleet_site(tmp_path_factory.mktemp("fleet"), limits=limits) as running:
         for side in (running.hub, *running.members.values()):
             await side.client.create(ResourcePath(NAMESPACES), namespace("shop"))
+            # What a server makes by itself is not what these tests wait for.
+            await until(lambda own=side.client: own.find(SHOP.at("shop/kube-root-ca.crt")))
         yield running
 
 

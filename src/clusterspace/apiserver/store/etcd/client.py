@@ -100,6 +100,8 @@ class WatchStream:
         self.place = place
         self.given_up = ""
         """Why this end has ended it."""
+        self.is_catching_up = False
+        """Whether etcd still reads what happened before: no progress request is answered then."""
         self._stream = stream
 
     async def write(self, request: bytes) -> None:

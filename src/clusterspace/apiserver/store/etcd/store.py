@@ -78,9 +78,14 @@ _PROBE_SECONDS: Final = 2.0
 _PULSE_SECONDS: Final = 0.25
 _MOST_UNANSWERED: Final = 4
 _MOST_UNANSWERED_BY_KINE: Final = 16
+_MOST_WHILE_CATCHING_UP: Final = 40
 """A watch that leaves so many progress requests unanswered, a pulse apart, is opened anew on
 another member. They are counted, and not the time: a hub that was frozen has not asked meanwhile.
-kine looks at its tables once a second, and answers then."""
+kine looks at its tables once a second, and answers then. A watch from long ago is answered when
+etcd has read all that happened since, whoever's it is: opened anew, it would begin that again."""
+
+_TROUBLE_SECONDS: Final = 1.5
+"""How long a write may go without an answer before the store counts as read-only."""
 
 _WATCH_PAUSE: Final = 0.05, 1.0
 
@@ -365,7 +370,8 @@ class EtcdStore(IndexedStore):
     # for instead. Without an answer to any of them the caller learns just that, and nothing is
     # claimed.
     async def _swap(self, write: Write, request: bytes) -> KeyValue:
-        deadline = self._clock.monotonic() + CALL_SECONDS
+        started = self._clock.monotonic()
+        deadline = started + CALL_SECONDS
         since = self._index.revision
         was_sent = False
         for attempt, pause in enumerate(clocks.exponential(0.02, 0.5)):
@@ -384,11 +390,15 @@ class EtcdStore(IndexedStore):
                     ) from None
                 raise
             except StoreUnavailable as error:
-                self._note_trouble(str(error))
                 was_sent = was_sent or error.was_sent
+                now = self._clock.monotonic()
+                goes_on = now + pause < deadline and not self._closed
+                # One answer that is late, or one member that has gone, is nobody's trouble yet.
+                if not goes_on or now - started >= _TROUBLE_SECONDS:
+                    self._note_trouble(str(error))
                 if was_sent and not write.expected:
                     return await self._find_created(write, since, str(error))
-                if self._clock.monotonic() + pause < deadline and not self._closed:
+                if goes_on:
                     await self._clock.sleep(pause)
                     continue
                 if not was_sent:
@@ -540,7 +550,10 @@ class EtcdStore(IndexedStore):
                     # What was written here is in the index before the watch brings it: nothing of
                     # it is read again. Not so with kine, whose answers name no revision.
                     known = names.in_etcd(self._index.revision) if self._client.is_etcd else 0
-                    self._take(messages.read_watch(data, known))
+                    answer = messages.read_watch(data, known)
+                    if answer.created or not answer.changes:
+                        stream.is_catching_up = answer.created
+                    self._take(answer)
             finally:
                 self._stream = None
         raise StoreUnavailable("etcd ended the watch", was_sent=False)
@@ -600,7 +613,7 @@ class EtcdStore(IndexedStore):
                 unanswered = 0
             if stream is None:
                 continue
-            if unanswered >= most:
+            if unanswered >= (_MOST_WHILE_CATCHING_UP if stream.is_catching_up else most):
                 unanswered = 0
                 stream.give_up("its watch went silent")
                 continue
