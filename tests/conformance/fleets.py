@@ -1,6 +1,7 @@
 """A whole fleet as its users run it: a hub, simulated members, and the fleet API server."""
 
 import asyncio
+import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from tests.conformance.hubs import (
     ALLOW_LOOPBACK,
+    PATIENCE,
     RunningHub,
     running_hub,
     running_server,
@@ -16,10 +18,15 @@ from tests.conformance.hubs import (
 )
 
 from clusterspace.client.kubeconfig import read_kubeconfig
+from clusterspace.client.requests import ApiRequest
 from clusterspace.client.settings import ConnectionSettings
+from clusterspace.fleet.membership.pull_join import RegisterRequest
 from clusterspace.fleet.membership.push_join import JoinRequest
+from clusterspace.roots.clients import open_client
 from clusterspace.roots.kubeconfigs import merged_kubeconfig
-from clusterspace.roots.membership import join_cluster
+from clusterspace.roots.membership import join_cluster, register_cluster
+from clusterspace.roots.tokens import create_token
+from clusterspace.testing.programs import Program
 
 MEMBERS = ("east", "west")
 
@@ -38,8 +45,10 @@ class RunningFleet:
 
 
 @contextmanager
-def running_fleet(directory: Path, *options: str) -> Generator[RunningFleet]:
-    """Run a fleet of processes for as long as the block lasts."""
+def running_fleet(
+    directory: Path, *options: str, pull: tuple[str, ...] = ()
+) -> Generator[RunningFleet]:
+    """Run a fleet of processes for as long as the block lasts; `pull` names those with agents."""
     with ExitStack() as stack:
         starting = [running_hub(_made(directory / "hub"))]
         starting += [_running_sim(_made(directory / name), name) for name in MEMBERS]
@@ -49,7 +58,10 @@ def running_fleet(directory: Path, *options: str) -> Generator[RunningFleet]:
             hub, *sims = pool.map(lambda each: stack.enter_context(each), starting)
         members: dict[str, RunningHub] = dict(zip(MEMBERS, sims, strict=True))
         for name, member in members.items():
-            join(hub, member, name)
+            if name in pull:
+                stack.enter_context(_registered(hub, member, name))
+            else:
+                join(hub, member, name)
         identity = ("--hub-kubeconfig", str(hub.kubeconfig.parent / "parts/fleet/kubeconfig"))
         given = (*identity, *ALLOW_LOOPBACK, "--impersonate-masters", "--port", "0")
         arguments = ("fleet", *given, *options)
@@ -57,7 +69,40 @@ def running_fleet(directory: Path, *options: str) -> Generator[RunningFleet]:
         people = directory / "kubeconfig"
         parts = [each.kubeconfig.read_bytes() for each in (server, hub)]
         people.write_bytes(merged_kubeconfig(parts))
-        yield RunningFleet(replace(server, kubeconfig=people), hub, members)
+        running = RunningFleet(replace(server, kubeconfig=people), hub, members)
+        for name in pull:
+            wait_until_reached(running, name)
+        yield running
+
+
+@contextmanager
+def _registered(hub: RunningHub, member: RunningHub, name: str) -> Generator[None]:
+    """Register a member, and run its agent for as long as the block lasts."""
+    token = asyncio.run(create_token(name, settings_of(hub, "hub")))
+    request = RegisterRequest(name, token.server, token.pin, token.token)
+    asyncio.run(register_cluster(request, settings_of(member, name), lambda _: None))
+    words = ["agent", "--cluster-kubeconfig", str(member.kubeconfig), "--log-format", "json"]
+    agent = Program("clusterspace", words, log=member.log.with_name("agent.log"))
+    try:
+        yield
+    finally:
+        agent.terminate()
+        agent.wait()
+
+
+def wait_until_reached(fleet: RunningFleet, name: str) -> None:
+    """Wait until the fleet API server can ask a member."""
+    deadline = time.monotonic() + PATIENCE
+    settings = read_kubeconfig([fleet.server.kubeconfig]).settings(cluster="fleet")
+    while asyncio.run(_status_of(settings, f"/clusterspaces/{name}/version")) != 200:
+        assert time.monotonic() < deadline, f"{name} has no tunnel: {fleet.server.log.read_text()}"
+        time.sleep(0.2)
+
+
+async def _status_of(settings: ConnectionSettings, path: str) -> int:
+    async with open_client(settings) as client:
+        answer = await client.connection.exchange(ApiRequest("GET", path, is_repeated=False))
+        return answer.status
 
 
 def _running_sim(directory: Path, name: str) -> AbstractContextManager[RunningHub]:

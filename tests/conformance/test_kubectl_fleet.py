@@ -20,10 +20,17 @@ from clusterspace.fleet.membership import manifests
 BOTH = pytest.mark.parametrize("form", list(Form), ids=lambda form: form.value)
 
 
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Generator[RunningFleet]:
+PULLED = ((), pytest.param(("east",), marks=pytest.mark.slow))
+"""Which members are asked through their agents: commands are about `east`. Streams, which differ
+most, are tried with one of each every day."""
+
+
+@pytest.fixture(scope="module", params=PULLED, ids=["push", "pull"])
+def fleet(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[RunningFleet]:
     find_program("kubectl")
-    with running_fleet(tmp_path_factory.mktemp("fleet")) as running:
+    with running_fleet(tmp_path_factory.mktemp("fleet"), pull=request.param) as running:
         yield running
         assert running.server.errors() == []
 

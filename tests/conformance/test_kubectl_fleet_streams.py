@@ -43,7 +43,8 @@ SERVICE: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Generator[RunningFleet]:
     find_program("kubectl")
-    with running_fleet(tmp_path_factory.mktemp("fleet")) as running:
+    # One of each: `east` is dialled, and `west` is asked through its agent.
+    with running_fleet(tmp_path_factory.mktemp("fleet"), pull=("west",)) as running:
         yield running
         assert running.server.errors() == []
 

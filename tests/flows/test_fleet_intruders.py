@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 import pytest_asyncio
-from tests.component.gateway.fleet_site import MASTERS_TRAVEL, Site, fleet_site
+from tests.component.gateway.fleet_site import MASTERS_TRAVEL, PULL, PUSH, Site, fleet_site
 from tests.flows.fleet_intruders import (
     CLUSTERS,
     MEMBERS,
@@ -38,9 +38,12 @@ ENOUGH = 300
 """Requests within which a planted leak must show."""
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]:
-    async with fleet_site(tmp_path_factory.mktemp("fleet"), members=MEMBERS) as running:
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=[PUSH, PULL])
+async def site(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncGenerator[Site]:
+    directory = tmp_path_factory.mktemp("fleet")
+    async with fleet_site(directory, members=MEMBERS, mode=request.param) as running:
         await furnish(running)
         yield running
 

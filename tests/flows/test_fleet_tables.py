@@ -13,7 +13,15 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.component.gateway.fleet_site import Heard, Site, fleet_site, without_federation
+from tests.component.gateway.fleet_site import (
+    PULL,
+    PUSH,
+    Heard,
+    Site,
+    fleet_site,
+    pulled,
+    without_federation,
+)
 from tests.conformance.widgets import GROUP, widget, widget_definition
 from tests.flows.members import KINDS, KUBERNETES, SIM, running_member
 
@@ -47,26 +55,32 @@ class Tables:
 
 
 STAGES = (
-    *((kind, OURS) for kind in KINDS),
-    pytest.param((SIM, KUBERNETES), marks=pytest.mark.slow),
-    pytest.param((SIM, SEVERAL), marks=pytest.mark.slow),
+    *((kind, OURS, PUSH) for kind in KINDS),
+    (SIM, OURS, PULL),
+    pytest.param((KUBERNETES, OURS, PULL), marks=pytest.mark.slow),
+    pytest.param((SIM, KUBERNETES, PUSH), marks=pytest.mark.slow),
+    pytest.param((SIM, KUBERNETES, PULL), marks=pytest.mark.slow),
+    pytest.param((SIM, SEVERAL, PUSH), marks=pytest.mark.slow),
 )
-"""What the member is, and what the hub is."""
+"""What the member is, what the hub is, and whether the member is dialled or has an agent."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=STAGES, ids="-".join)
 async def tables(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncGenerator[Tables]:
-    (kind, hub_kind), directory = request.param, tmp_path_factory.mktemp("tables")
+    (kind, hub_kind, mode), directory = request.param, tmp_path_factory.mktemp("tables")
     (directory / "foo").mkdir()
     async with AsyncExitStack() as stack:
         member = await stack.enter_async_context(running_member(kind, directory / "foo"))
         site = await stack.enter_async_context(
             fleet_site(directory, members=("bar",), hub_kind=hub_kind)
         )
-        await site.fleet.join("foo", member)
-        await site.wait_for("foo")
+        if mode == PULL:
+            await stack.enter_async_context(pulled(site, "foo", member))
+        else:
+            await site.fleet.join("foo", member)
+            await site.wait_for("foo")
         site.members["foo"] = member
         without = await stack.enter_async_context(without_federation(site))
         clusters = {HUB: site.hub, "foo": member, "bar": site.members["bar"]}

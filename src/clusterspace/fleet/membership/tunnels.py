@@ -77,7 +77,6 @@ _OPEN_SECONDS: Final = 15.0
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0
 _REPLACED_SECONDS: Final = 30.0
 """How long an agent stays away that another one of its cluster replaced: two would take turns."""
-_STEADY_SECONDS: Final = 60.0
 _LEASES: Final = ResourcePath(LEASES, LEASE_NAMESPACE)
 
 
@@ -277,7 +276,9 @@ class ViewTunnels:
             if why != reported:  # the same again is no news
                 _log.info("no tunnel", cluster=self._name, server=server.url, reason=why)
                 reported = why
-            if self._clock.monotonic() - began > _STEADY_SECONDS:
+            # One that lasted for a while is opened anew soon; one that is cut off again and again,
+            # or cannot be opened, ever more seldom.
+            if self._clock.monotonic() - began > self._look_seconds / 2:
                 delays = clocks.jittered(_FIRST_DELAY, _LONGEST_DELAY, self._random)
             await self._clock.sleep(max(delay, next(delays)))
 
