@@ -282,6 +282,20 @@ async def test_a_write_whose_answer_was_lost_is_not_denied_by_an_etcd_that_is_fu
     assert await troubled.get("/b") is None
 
 
+async def test_a_write_that_etcd_has_carried_out_is_not_denied_for_want_of_room(
+    troubled: EtcdStore, proxy: EtcdProxy, logged_errors: list[str]
+) -> None:
+    # The member that finds itself at its quota carries the write out, and says that it is full.
+    proxy.fills_up = True
+    try:
+        made = await troubled.put("/a", b"1", expected=ABSENT)
+        changed = await troubled.put("/a", b"2", expected=made.mod_revision)
+    finally:
+        proxy.fills_up = False
+
+    assert await troubled.get("/a") == changed
+
+
 async def test_a_write_that_was_lost_on_its_way_is_made_again(
     troubled: EtcdStore, proxy: EtcdProxy, logged_errors: list[str]
 ) -> None:

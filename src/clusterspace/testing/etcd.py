@@ -357,6 +357,8 @@ class EtcdProxy:
         """How many of the next transactions are lost on their way."""
         self.is_full = False
         """Whether transactions are refused for want of room, once no more answers get lost."""
+        self.fills_up = False
+        """Whether the next transactions are carried out, and told that there was no room."""
         self.lost_events = 0
         """How many of the next events are left out of watches, without a word."""
         self.is_watchable = asyncio.Event()
@@ -395,6 +397,9 @@ class EtcdProxy:
         if method == messages.TXN and self.lost_answers:
             self.lost_answers -= 1
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the connection was cut")
+        if method == messages.TXN and self.fills_up:
+            why = "etcdserver: mvcc: database space exceeded"
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
         return answer
 
     async def watch(

@@ -384,11 +384,7 @@ class EtcdStore(IndexedStore):
             except StoreFull as error:
                 self._is_full = True
                 self._note_trouble(str(error))
-                if was_sent:
-                    raise OutcomeUnknown(
-                        f"{write.key}: etcd did not answer at first, and has no room now ({error})"
-                    ) from None
-                raise
+                return await self._find_stored(write, since, error, was_sent=was_sent)
             except StoreUnavailable as error:
                 was_sent = was_sent or error.was_sent
                 now = self._clock.monotonic()
@@ -433,16 +429,44 @@ class EtcdStore(IndexedStore):
     async def _find_created(self, write: Write, since: Revision, why: str) -> KeyValue:
         """Return what a create without an answer has made, if it is seen to have made it."""
         for pause in (_LOOK_AGAIN_SECONDS, 0.0):
-            with suppress(StoreUnavailable, Compacted):
+            with suppress(StoreUnavailable):
                 await self.sync()
-                for each in self._index.changes_of(write.key, since):
-                    if isinstance(write, Put) and each.is_create and each.value == write.value:
-                        return answer_to(each)
+                if (found := self._find_put(write, since)) is not None:
+                    return found
             await self._clock.sleep(pause)
         raise OutcomeUnknown(
             f"{write.key}: etcd did not answer, so it may have been created, or may be yet: read it"
             f" before you create it again ({why})"
         )
+
+    async def _find_stored(
+        self, write: Write, since: Revision, refusal: StoreFull, *, was_sent: bool
+    ) -> KeyValue:
+        """Return what a write has made that etcd has no room for; else raise the refusal."""
+        if was_sent:
+            raise OutcomeUnknown(
+                f"{write.key}: etcd did not answer at first, and has no room now ({refusal})"
+            ) from None
+        # The member that finds itself at its quota says so of a write that it has just carried
+        # out, too. It has, or it never will: its answer came after either.
+        try:
+            await self.sync()
+        except StoreUnavailable as error:
+            raise OutcomeUnknown(f"{write.key}: {refusal}, and {error}") from None
+        found = self._find_put(write, since)
+        if found is None:
+            raise refusal
+        return found
+
+    def _find_put(self, write: Write, since: Revision) -> KeyValue | None:
+        """Return what a put has made, if the index shows it: on what it expected, byte for byte."""
+        with suppress(Compacted):
+            for each in self._index.changes_of(write.key, since):
+                was_at = ABSENT if each.previous is None else each.previous.mod_revision
+                if was_at == (write.expected or ABSENT) and not each.is_delete:
+                    is_ours = isinstance(write, Put) and each.value == write.value
+                    return answer_to(each) if is_ours else None
+        return None
 
     # What was written here is known before the watch brings it. It is applied at once if all before
     # it has been: the revisions between two are none when they are neighbours, and each of ours
