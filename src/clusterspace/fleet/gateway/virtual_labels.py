@@ -37,6 +37,8 @@ DOMAIN: Final = "cluster.clusterspace.io"
 _COMMON: Final = "clusterspace.io/"
 """In every key of ours: a selector without it is not even read."""
 
+_COMMON_BYTES: Final = _COMMON.encode()
+
 _NOTHING: Final = "nothing,!nothing"
 """A selector that nothing matches, in words that every API server reads."""
 
@@ -82,11 +84,11 @@ def shown_in_rows(name: str, labels: ClusterLabels) -> bytes:
 
 def with_row_labels(labels: msgspec.Raw, shown: bytes) -> msgspec.Raw:
     """Return the labels of an object with those of `shown_in_rows`, which win."""
-    own = bytes(labels).strip()
+    own = bytes(labels)
+    if own.startswith(b'{"') and _COMMON_BYTES not in own:
+        return msgspec.Raw(b"{%b,%b" % (shown, own[1:]))  # as every row but a few has them
     if own in (b"", b"null", b"{}"):
         return msgspec.Raw(b"{%b}" % shown)
-    if _COMMON.encode() not in own and own.startswith(b"{"):
-        return msgspec.Raw(b"{%b,%b" % (shown, own[1:]))
     try:
         stored = msgspec.json.decode(own, type=dict[str, Any])
     except msgspec.MsgspecError:

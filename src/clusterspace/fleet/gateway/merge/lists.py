@@ -499,8 +499,10 @@ def labelled(beside: Any, row_labels: bytes) -> Any:
         inner = renaming.read_object(metadata) if isinstance(metadata, msgspec.Raw) else metadata
     except (KeyError, TypeError, MalformedObject):
         return beside
-    labels = with_row_labels(inner.get("labels", _NO_TEXT), row_labels)
-    return {**fields, "metadata": {**inner, "labels": labels}}
+    # Both were made for this row alone, by the renaming or right here: nobody else has them.
+    inner["labels"] = with_row_labels(inner.get("labels", _NO_TEXT), row_labels)
+    fields["metadata"] = inner
+    return fields
 
 
 def _name(column: Object) -> str:
