@@ -20,6 +20,7 @@ from clusterspace.apiserver.store.encryption import (
     Encryption,
     read_encryption,
 )
+from clusterspace.apiserver.store.etcd.client import EtcdSettings
 from clusterspace.apiserver.store.interface import Event, Revision, Store
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.apiserver.store.sqlite import SqliteStore
@@ -42,6 +43,7 @@ from clusterspace.roots.settings import HubSettings
 from clusterspace.roots.stores import encryption_tasks, load_encryption, rewrite
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 from clusterspace.testing.clocks import ManualClock, settle
+from clusterspace.testing.etcd import etcd_for_test, find_program
 from clusterspace.testing.hubs import client_for_test
 from clusterspace.testing.steps import stop, until
 from clusterspace.testing.store_contract import WAITING_EVENTS, DurableStoreContract, GuardedWrites
@@ -84,8 +86,10 @@ class TestEncryptedStore(GuardedWrites, DurableStoreContract):
 
 
 @asynccontextmanager
-async def hub_on_disk(directory: Path, file: Path | None) -> AsyncGenerator[ClusterClient]:
-    settings = HubSettings(directory, port=0, encryption_file=file)
+async def hub_on_disk(
+    directory: Path, file: Path | None, etcd: EtcdSettings | None = None
+) -> AsyncGenerator[ClusterClient]:
+    settings = HubSettings(directory, port=0, encryption_file=file, etcd=etcd)
     async with running_hub(settings):
         connection = read_kubeconfig([directory / "kubeconfig"]).settings(cluster="hub")
         async with client_for_test(connection) as client:
@@ -114,6 +118,35 @@ async def test_a_hundred_planted_secrets_are_found_nowhere_on_disk(tmp_path: Pat
 
     assert while_it_runs | files_with(tmp_path, *seen) == set()
     assert {"store.db", "backup.db"} <= files_with(tmp_path, b"what-is-not-encrypted")
+    assert found["data"] == secret("s7")["data"]
+
+
+async def test_a_hundred_planted_secrets_are_found_in_no_file_of_etcd(tmp_path: Path) -> None:
+    file, data = tmp_path / "keys.json", tmp_path / "data"
+    file.write_text(json.dumps(config("a")))
+    seen = PLANTED.encode(), b64encode(PLANTED.encode()), b64encode(PLANTED.encode()).rstrip(b"=")
+    async with etcd_for_test(tmp_path, tls=False) as etcd:
+        async with hub_on_disk(data, file, etcd.at("/hub")) as hub:
+            for number in range(100):
+                await hub.create(ResourcePath(SECRETS, "default"), secret(f"s{number}"))
+            control = config_map("control", {"text": "what-is-not-encrypted"})
+            await hub.create(ResourcePath(CONFIG_MAPS, "default"), control)
+            found = await hub.get(ResourcePath(SECRETS, "default", "s7"))
+            while_it_runs = files_with(tmp_path, *seen)
+        if (etcdctl := find_program("etcdctl")) is not None:
+            where = f"--endpoints={etcd.members[0].url}"
+            backup = str(tmp_path / "backup.snapshot")
+            taking = await asyncio.create_subprocess_exec(
+                etcdctl, where, "snapshot", "save", backup
+            )
+            assert await taking.wait() == 0
+            assert files_with(tmp_path, b"what-is-not-encrypted") >= {"backup.snapshot"}
+        for member in etcd.members:
+            await member.kill()
+
+    assert while_it_runs | files_with(tmp_path, *seen) == set()
+    # What is not encrypted is in etcd's log: the search looks where secrets would be.
+    assert any(name.endswith(".wal") for name in files_with(tmp_path, b"what-is-not-encrypted"))
     assert found["data"] == secret("s7")["data"]
 
 
@@ -171,6 +204,19 @@ async def test_rewriting_encrypts_what_was_plain_and_lets_the_old_key_go(tmp_pat
 async def test_keys_are_rolled_on_a_running_hub_and_no_request_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    await roll_keys(tmp_path, monkeypatch)
+
+
+async def test_keys_are_rolled_on_a_hub_on_etcd_and_no_request_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with etcd_for_test(tmp_path, tls=False) as etcd:
+        await roll_keys(tmp_path, monkeypatch, etcd.at("/hub"))
+
+
+async def roll_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, etcd: EtcdSettings | None = None
+) -> None:
     monkeypatch.setattr(config_files, "LOOK_SECONDS", 0.05)
     file, data = tmp_path / "keys.json", tmp_path / "data"
     file.write_text(json.dumps(config("old")))
@@ -200,7 +246,7 @@ async def test_keys_are_rolled_on_a_running_hub_and_no_request_fails(
         await until(lambda: all(done[each] > before[each] + 2 for each in done))
 
     with structlog.testing.capture_logs() as said:
-        async with hub_on_disk(data, file) as hub:
+        async with hub_on_disk(data, file, etcd) as hub:
             for number in range(20):
                 await hub.create(place, secret(f"s{number}"))
             said.clear()
@@ -210,7 +256,8 @@ async def test_keys_are_rolled_on_a_running_hub_and_no_request_fails(
                 busy += [group.create_task(read(hub)) for _ in range(2)]
                 await replaced("new", "old")
                 await rewrite(hub.connection.settings, ["secrets"], lambda *_: None)
-                backups.back_up(data / "store.db", tmp_path / "backup.db")
+                if etcd is None:
+                    backups.back_up(data / "store.db", tmp_path / "backup.db")
                 await replaced("new")
                 for each in busy:
                     each.cancel()
@@ -218,7 +265,7 @@ async def test_keys_are_rolled_on_a_running_hub_and_no_request_fails(
     assert found | files_with(tmp_path, *plain) == set()
 
     # The old key is gone for good: a hub that has never heard of it starts and reads everything.
-    async with hub_on_disk(data, file) as hub:
+    async with hub_on_disk(data, file, etcd) as hub:
         listed = await hub.list_objects(place)
     assert len([each for each in listed if each["data"] == wanted]) >= 20 + done["written"] - 2
 
