@@ -207,7 +207,11 @@ class MutatingPolicies(Plugin):
             seen = await reviewed(hub, admission, invocation.served, is_unborn=True)
             values = values_of(self._authorizer, admission, seen, invocation.params, namespace)
             if index == 0:
-                if not conditions_hold(policy.conditions, values):
+
+                def holds(values: Any = values) -> bool:
+                    return conditions_hold(policy.conditions, values, policy.effort)
+
+                if not await policy.effort.run(admission, holds):
                     return None
                 if admission.reinvocation.is_again and invocation.key not in memory.due:
                     return None
@@ -222,13 +226,14 @@ class MutatingPolicies(Plugin):
                 return _mutated(policy, mutation, values, before, schema)
 
             try:
-                patched = await admission.run(work)
+                patched = await policy.effort.run(admission, work)
             except _Failed as failed:
                 failures.append(failed)
                 continue
             if patched is not before:
                 changed = await with_changed(admission, seen, patched, is_strict=mutation.is_patch)
                 admission = admission.about(changed)
+        policy.effort.finish()
         return admission, failures
 
 
@@ -259,10 +264,13 @@ def _mutated(
     policy: Policy, mutation: Mutation, values: Any, before: Object, schema: Schema
 ) -> Object:
     """Return the object as a mutation wants it; the same one when it changes nothing."""
+    evaluation = evaluation_of(policy, values)
     try:
-        value = evaluation_of(policy, values).evaluate(mutation.expression)
+        value = evaluation.evaluate(mutation.expression)
     except (EvaluationError, OutOfBudget) as error:
         raise _Failed(str(error)) from error
+    finally:
+        policy.effort.note(evaluation)
     if mutation.is_patch:
         operations = [_operation(each) for each in cast("list[StructValue]", value)]
         try:

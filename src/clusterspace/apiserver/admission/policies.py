@@ -7,8 +7,8 @@ with a selector as many times as there are objects selected.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar, cast
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.access.authorizer import HubAuthorizer
@@ -19,6 +19,7 @@ from clusterspace.apiserver.admission.reviewed import (
     resource_check_of,
 )
 from clusterspace.apiserver.catalog import Served
+from clusterspace.apiserver.http.context import off_loop
 from clusterspace.apiserver.state import Admission, HubState
 from clusterspace.kube.cel import requests
 from clusterspace.kube.cel.requests import (
@@ -74,9 +75,57 @@ class ConditionsFailed(Exception):
     """Match conditions have no value, and none of them is false."""
 
 
-def conditions_hold(conditions: Sequence[Condition], values: Mapping[str, Any]) -> bool:
+Result = TypeVar("Result")
+
+LONG_COST: Final = 2_000
+"""What is evaluated in the event loop's own time may cost so much: about two milliseconds."""
+
+
+class Effort:
+    """Whether evaluating some expressions takes longer than the event loop should wait for.
+
+    Budgets are Kubernetes' and allow for a second of work, about an object however small. What
+    nobody has evaluated yet may be such; what once took long may do so again for whoever knows how.
+    """
+
+    __slots__ = ("_is_known", "_took_long")
+
+    def __init__(self) -> None:
+        self._is_known = self._took_long = False
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it may take long, for all that is known."""
+        return self._took_long or not self._is_known
+
+    def note(self, evaluation: Evaluation, budget: int = POLICY_BUDGET) -> None:
+        """Take note of what an evaluation has cost; in whichever thread that was."""
+        if budget - evaluation.budget > LONG_COST:
+            self._took_long = True
+
+    def finish(self) -> None:
+        """Take note that all there is to evaluate was evaluated: now it is known."""
+        self._is_known = True
+
+    async def run(self, admission: Admission, work: Callable[[], Result]) -> Result:
+        """Evaluate where it belongs: at once, or beside the event loop in turns by user."""
+        if self.is_long:
+            return await off_loop(admission.user.name, work)
+        return await admission.run(work)
+
+
+def conditions_hold(
+    conditions: Sequence[Condition], values: Mapping[str, Any], effort: Effort
+) -> bool:
     """Whether all conditions hold; one that is false makes up for those that have no value."""
     evaluation = Evaluation(values, budget=CONDITIONS_BUDGET)
+    try:
+        return _conditions_hold(conditions, evaluation)
+    finally:
+        effort.note(evaluation, CONDITIONS_BUDGET)
+
+
+def _conditions_hold(conditions: Sequence[Condition], evaluation: Evaluation) -> bool:
     failures: list[str] = []
     for condition in conditions:
         try:
@@ -130,6 +179,7 @@ class Policy:
     declared: Declarations
     param_kind: Object | None
     ignores_failure: bool
+    effort: Effort = field(default_factory=Effort, compare=False)
 
     @classmethod
     def read(cls, raw: Object) -> "Policy":

@@ -211,7 +211,7 @@ class ValidatingPolicies(Plugin):
                 ) -> tuple[list[_Denial], list[tuple[str, str]]]:
                     return _judge(hook, binding, values)
 
-                found, said = await admission.run(judge)
+                found, said = await policy.effort.run(admission, judge)
                 denials += _acted_on(found, binding, admission)
                 for key, value in said:
                     listed = annotations.setdefault(key, [])
@@ -234,7 +234,7 @@ def _judge(
         return [_Denial(policy.name, binding.name, str(message), index=index)]
 
     try:
-        if not conditions_hold(policy.conditions, values):
+        if not conditions_hold(policy.conditions, values, policy.effort):
             return [], []
     except ConditionsFailed as failed:
         return failure(failed), []
@@ -247,6 +247,9 @@ def _judge(
             results.append(failed)
         except OutOfBudget as spent:
             return failure(spent), []
+        finally:
+            policy.effort.note(evaluation)
+    policy.effort.finish()
     denials: list[_Denial] = []
     for index, (validation, result) in enumerate(zip(kind.validations, results, strict=True)):
         if isinstance(result, EvaluationError):
@@ -278,6 +281,8 @@ def _recorded(
         except EvaluationError as failed:
             on_failure(failed)
             continue
+        finally:
+            hook.policy.effort.note(evaluation)
         if isinstance(value, str) and value.strip():
             said.append((annotation.key, value.strip()[:_LONGEST_ANNOTATION]))
     return said

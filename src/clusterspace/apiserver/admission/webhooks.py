@@ -31,6 +31,7 @@ from clusterspace.apiserver.admission.matching import (
 from clusterspace.apiserver.admission.policies import (
     Condition,
     ConditionsFailed,
+    Effort,
     conditions_hold,
     read_conditions,
     values_of,
@@ -77,6 +78,7 @@ class Webhook:
     ignores_failure: bool
     side_effects: str
     is_reinvoked: bool
+    effort: Effort = field(default_factory=Effort, compare=False)
 
     @classmethod
     def read(cls, configuration: str, index: int, raw: Object) -> "Webhook":
@@ -143,8 +145,12 @@ class _Webhooks(Plugin):
         if webhook.conditions:
             values = values_of(self._authorizer, admission, seen)
             try:
-                if not conditions_hold(webhook.conditions, values):
+                effort = webhook.effort
+                if not await effort.run(
+                    admission, lambda: conditions_hold(webhook.conditions, values, effort)
+                ):
                     return None
+                effort.finish()
             except ConditionsFailed as failed:
                 if webhook.ignores_failure:
                     return None
