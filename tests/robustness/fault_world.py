@@ -145,7 +145,8 @@ class SlowDisk:
     def slow_down(self, process: int, writes: int) -> None:
         if self.is_throttled:
             self._limit(writes)
-            (self._group / "cgroup.procs").write_text(str(process))
+            with suppress(OSError):  # it was killed meanwhile
+                (self._group / "cgroup.procs").write_text(str(process))
         else:
             self._stopping = asyncio.create_task(_stop_in_bursts(process))
 
