@@ -33,7 +33,7 @@ PORT: Final = 6443
 _SPARE: Final = 64 << 20
 """Bytes of the largest file that is written to fill a disk, at once."""
 
-_BLOCKS = Path("/sys/fs/cgroup/blkio")
+BLOCKS = Path("/sys/fs/cgroup/blkio")
 
 
 async def run(*words: str) -> None:
@@ -128,7 +128,7 @@ class SlowDisk:
     def __init__(self, path: Path) -> None:
         device = os.stat(path).st_dev
         self._device = f"{os.major(device)}:{os.minor(device)}"
-        self._group = _BLOCKS / f"clusterspace-{path.parent.name}-{path.name}"
+        self._group = BLOCKS / f"clusterspace-{path.parent.name}-{path.name}"
         self._stopping: asyncio.Task[None] | None = None
         try:
             self._group.mkdir()
@@ -157,7 +157,7 @@ class SlowDisk:
             self._stopping = None
         elif self.is_throttled:
             with suppress(OSError):  # it was killed meanwhile
-                (_BLOCKS / "cgroup.procs").write_text(str(process))
+                (BLOCKS / "cgroup.procs").write_text(str(process))
             self._limit(1000)
 
     def remove(self) -> None:

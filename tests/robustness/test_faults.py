@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from random import SystemRandom
 from tempfile import mkdtemp
@@ -21,6 +22,7 @@ import pytest
 from tests.component.hub_wire import ROOT
 from tests.robustness.failover import WINDOW
 from tests.robustness.fault_runner import Round, Verdict
+from tests.robustness.fault_world import BLOCKS
 
 from clusterspace.testing.etcd import find_etcd
 
@@ -73,6 +75,10 @@ class Player:
     def end(self, *, keep: bool = False) -> None:
         self._process.kill()
         self._process.communicate()
+        # All else was in namespaces, which are gone; control groups are the machine's.
+        for group in BLOCKS.glob(f"clusterspace-{self.directory.name}-*"):
+            with suppress(OSError):
+                group.rmdir()
         if not keep:
             shutil.rmtree(self.directory, ignore_errors=True)
 
