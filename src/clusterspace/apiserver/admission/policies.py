@@ -84,8 +84,8 @@ LONG_COST: Final = 2_000
 class Effort:
     """Whether evaluating some expressions takes longer than the event loop should wait for.
 
-    Budgets are Kubernetes' and allow for a second of work, about an object however small. What
-    nobody has evaluated yet may be such; what once took long may do so again for whoever knows how.
+    The budget allows for a second of work, about an object however small. What nobody has evaluated
+    yet may take that long; what once did may do so again for whoever knows how.
     """
 
     __slots__ = ("_is_known", "_took_long")
