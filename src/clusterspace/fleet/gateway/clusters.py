@@ -61,7 +61,11 @@ from clusterspace.errors import (
     NotFound,
 )
 from clusterspace.fleet.gateway.routes import HUB, HUB_ALIAS
-from clusterspace.fleet.gateway.virtual_labels import ClusterLabels, labels_of_cluster
+from clusterspace.fleet.gateway.virtual_labels import (
+    ClusterLabels,
+    labels_of_cluster,
+    shown_in_rows,
+)
 from clusterspace.kube.conditions import TRUE, find_condition
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import GroupVersionResource
@@ -543,6 +547,7 @@ class Directory:
         self._secrets = Informer(hub, ResourcePath(_SECRETS, credentials_namespace))
         self._known: dict[str, Object] = {}
         self._labels: dict[str, ClusterLabels] = {HUB: labels_of_cluster(HUB, None, HUB_ALIAS)}
+        self._row_labels = {HUB: shown_in_rows(HUB, self._labels[HUB])}
         self._settings: dict[str, ConnectionSettings | ClusterError] = {}
         self._left: set[str] = set()
         self._has_left = asyncio.Event()
@@ -587,6 +592,10 @@ class Directory:
     def labels(self, cluster: str) -> ClusterLabels:
         """Return the virtual labels of a cluster's objects; none when there is no such cluster."""
         return self._labels.get(cluster, {})
+
+    def row_labels(self, cluster: str) -> bytes:
+        """Return those labels as they stand beside the rows of Tables."""
+        return self._row_labels.get(cluster, b"")
 
     def problem_with(self, cluster: str) -> ClusterError | None:
         """Return why a member cannot be reached whoever asks, if that is so."""
@@ -646,6 +655,7 @@ class Directory:
         if cluster is None:
             self._known.pop(update.key, None)
             self._labels.pop(update.key, None)
+            self._row_labels.pop(update.key, None)
             self._settings.pop(update.key, None)
             self.tunnels.forget(update.key)
             self._left.add(update.key)
@@ -656,6 +666,8 @@ class Directory:
         is_changed = labels != self._labels.get(update.key)  # of a new one too: it had none
         self._known[update.key] = cluster
         self._labels[update.key] = labels
+        if is_changed:
+            self._row_labels[update.key] = shown_in_rows(update.key, labels)
         self._read_settings(update.key, cluster)
         ready = find_condition(conditions_of(cluster), "Ready")
         if ready is not None and ready.get("status") != TRUE:

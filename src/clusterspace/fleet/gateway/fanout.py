@@ -233,8 +233,7 @@ class FleetContext:
         """
         if not self.representation.is_table:
             return naming
-        labels = self.fleet.directory.labels(naming.cluster)
-        return replace(naming, row_labels=virtual_labels.shown_in_rows(naming.cluster, labels))
+        return replace(naming, row_labels=self.fleet.directory.row_labels(naming.cluster))
 
     async def link(self, cluster: str) -> Link:
         """Return the way to the one cluster a request is for, if the caller may go it."""
