@@ -28,6 +28,7 @@ from clusterspace.apiserver.access.authorizer import build_access
 from clusterspace.apiserver.access.reviews import Reviews
 from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.definition_controller import CustomResourceController
+from clusterspace.apiserver.http.agent_tunnels import AgentTunnels
 from clusterspace.apiserver.http.audit_events import failed_login_events
 from clusterspace.apiserver.http.audit_policy import default_policy
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler
@@ -400,9 +401,10 @@ async def start_server(
     await bootstrap(state, access, controller)
     keys = Keys(authorities, installation.token_keys())
     identity = Authentication(state, keys, StaticTokens.parse(world.tokens))
-    members = open_connections(CLOCK)
+    tunnels = AgentTunnels("oracle", CLOCK)
+    members = open_connections(CLOCK, tunnels)
     stack.push_async_callback(members.close)
-    proxy = ClusterProxy(members, partial(user_settings, RULES), MASTERS_TRAVEL)
+    proxy = ClusterProxy(members, partial(user_settings, RULES), MASTERS_TRAVEL, tunnels)
     authorizer = access.authorizer
     reviews = Reviews(authorizer).verbs()
     app = HubApp(state, {**reviews, **identity.verbs(authorizer), **proxy.verbs()})

@@ -286,8 +286,13 @@ class Controller:
         """
         # Meanwhile the handlers fill the queue, and nobody takes anything out of it. One after the
         # other is as good as all at once: what has synced stays so.
-        for source in self._sources:
-            await source.wait_synced()
+        try:
+            for source in self._sources:
+                await source.wait_synced()
+        except asyncio.CancelledError:
+            # Keys that are to come later would otherwise still ring, for nobody.
+            self._queue.shut_down(drain=False)
+            raise
         _log.info("controller started", controller=self.name, workers=self._settings.workers)
         try:
             async with asyncio.TaskGroup() as group:

@@ -209,6 +209,17 @@ async def test_a_reconciler_begins_when_what_it_watches_has_synced():
     assert set(noted.requests) == {Request("first"), WEB, Request("owner")}
 
 
+async def test_a_reconciler_that_ends_before_it_began_leaves_no_alarm_behind():
+    clock, noted = ManualClock(), Noted(Fired())
+    async with reconciling(noted, clock):
+        noted.source.fire("default/web")
+        await settle()
+
+    await settle()
+    noted.source.fire("default/web")
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
 async def test_a_watch_filters_maps_and_settles():
     clock, noted = ManualClock(), Noted(Fired())
     noted.source.synced.set()
