@@ -32,7 +32,7 @@ up: .venv/runtime ## Set up what is missing and start a fleet (data in .clusters
 
 test: export CLUSTERSPACE_TEST_STORE := $(STORE)
 test: .venv/development ## Run everything that must pass (ARGS="-k name" to choose, STORE=etcd for hubs on etcd)
-	@$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder --max-worker-restart 3 -m "not slow and not bench" $(ARGS)
+	@$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder --max-worker-restart 3 -m "not slow and not bench" $(ARGS)
 
 check: lint ## The loop while writing: format, lint, types, layers, unit and meta tests
 	@$(BIN)/python -m pytest -q tests/unit tests/meta $(ARGS)

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from clusterspace.apis.clusters import CLUSTERS
+from clusterspace.apis.tunnels import LEASE_NAMESPACE
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.requests import ApiRequest, Headers, ResourcePath
 from clusterspace.client.upgrades import open_tunnel
+from clusterspace.controllers.leases import LEASES
 from clusterspace.errors import Forbidden, NotFound
 from clusterspace.fleet.membership import manifests
 from clusterspace.kube.objects import find_at
@@ -222,3 +225,23 @@ async def test_other_servers_learn_whose_certificates_count(fleet: tuple[Fleet, 
 
     authority = (running.directory / "hub" / "pki" / "ca.crt").read_text()
     assert held["data"] == {"client-ca-file": authority}
+
+
+async def test_a_hub_asks_for_tunnels_as_soon_as_somebody_could_open_one(
+    fleet: tuple[Fleet, Side],
+) -> None:
+    hub, leases = fleet[0].hub.client, ResourcePath(LEASES, LEASE_NAMESPACE)
+    assert await hub.list_objects(leases) == []
+
+    south = {
+        "apiVersion": CLUSTERS.api_version,
+        "kind": "Cluster",
+        "metadata": {"name": "south"},
+        "spec": {"syncMode": "Pull"},
+    }
+    await hub.create(ResourcePath(CLUSTERS), south)
+
+    async def is_announced() -> bool:
+        return len(await hub.list_objects(leases)) == 1
+
+    await until(is_announced)

@@ -247,6 +247,8 @@ class HubChecker:
                     self._places[view] = rest[0]
                 case "list":
                     self._check_listing(view, rest[0], rest[1])
+                case "over":
+                    self._finished.add(view)
                 case "expired":
                     self.expired += 1
                 case "bookmark":

@@ -181,7 +181,8 @@ class Watching:
                     await self._list()
                 elif self._view.jumps:
                     self._jump()
-                await self._follow()
+                if not self._is_over:
+                    await self._follow()
             except BROKEN:
                 await asyncio.sleep(0.02)
 
@@ -190,6 +191,10 @@ class Watching:
         page = await self._client.do("GET", whole)
         self._place = int(page["metadata"]["resourceVersion"])
         self._diary.write("list", self._view.name, self._place, _versions(page))
+        # Told 410 at the very end, it lists behind the last write and is never sent that.
+        self._is_over = any(each["data"].get("op") == MARKER for each in page["items"])
+        if self._is_over:
+            self._diary.write("over", self._view.name)
 
     def _jump(self) -> None:
         """Go anywhere: to what is long forgotten, to the recent past, a little ahead of time.

@@ -157,7 +157,7 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
             where = settings.advertised_url or advertised_url(settings, server.addresses[0][1])
             return TunnelServer(tunnels.identity, where, tls.authorities.bundle)
 
-        announcement = TunnelAnnouncement(hub, describe, clock)
+        announcement = TunnelAnnouncement(hub, describe, directory.has_pull_members, clock)
         keep_all(tasks, {"tunnel announcement": announcement.run})
         write_kubeconfig(clock.now())
         keep_all(tasks, tls.tasks(clock, server, write_kubeconfig))

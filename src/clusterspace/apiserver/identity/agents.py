@@ -9,13 +9,15 @@ Every use of an agent's certificate looks here, so an entry takes effect with th
 
 from typing import Final
 
+import msgspec
 import structlog
 
+from clusterspace.apis.clusters import PULL
 from clusterspace.apis.identities import AGENT_USER_PREFIX, AGENTS, NOT_A_CLUSTER
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.identity.following import edit_config_map, find_object, follow
 from clusterspace.apiserver.state import HubState
-from clusterspace.errors import MalformedTimestamp
+from clusterspace.errors import MalformedTimestamp, ServiceUnavailable, StoreError
 from clusterspace.kube.names import dns1123_label_problems
 from clusterspace.kube.objects import find_at
 from clusterspace.kube.times import format_time, parse_time
@@ -29,6 +31,26 @@ _KEPT_SECONDS: Final = 48 * 3600.0
 """Twice the life of an agent's certificate: by then an entry says nothing any more."""
 
 _CLUSTERS: Final = forms.collection_key("cluster.karmada.io", "clusters")
+
+
+class _ClusterSpec(msgspec.Struct, rename="camel"):
+    sync_mode: str = ""
+
+
+class _Cluster(msgspec.Struct):
+    spec: _ClusterSpec = msgspec.field(default_factory=_ClusterSpec)
+
+
+_read_cluster: Final = msgspec.json.Decoder(_Cluster).decode
+
+
+async def has_pull_members(hub: HubState) -> bool:
+    """Whether there are clusters that only their agents can reach."""
+    try:
+        page = await hub.store.range(_CLUSTERS)
+    except StoreError as error:
+        raise ServiceUnavailable(str(error)) from error
+    return any(_read_cluster(entry.value).spec.sync_mode == PULL for entry in page.items)
 
 
 def agent_user(cluster: str) -> str:

@@ -40,6 +40,7 @@ from clusterspace.apis.clusters import (
     SecretRef,
     conditions_of,
     impersonator_ref_of,
+    is_pull,
     secret_ref_of,
 )
 from clusterspace.apiserver.http.agent_tunnels import AgentTunnels
@@ -588,6 +589,10 @@ class Directory:
     def all_clusters(self) -> tuple[str, ...]:
         """Return the names of all clusters, the control plane first."""
         return (HUB, *self.members())
+
+    async def has_pull_members(self) -> bool:
+        """Whether there are clusters that only their agents can reach."""
+        return any(is_pull(cluster) for cluster in self._known.values())
 
     def labels(self, cluster: str) -> ClusterLabels:
         """Return the virtual labels of a cluster's objects; none when there is no such cluster."""

@@ -11,7 +11,7 @@ and a request that names nobody is asked in the name of somebody who has none.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from random import Random
@@ -70,6 +70,8 @@ from clusterspace.kube.objects import find_at
 _log = structlog.get_logger(__name__)
 
 RENEW_SECONDS: Final = 15.0
+_LISTENERS_SECONDS: Final = 1.0
+"""How soon a server notices the first Pull member."""
 LOOK_SECONDS: Final = 10.0
 """How often an agent looks which servers there are."""
 
@@ -84,25 +86,37 @@ _LEASES: Final = ResourcePath(LEASES, LEASE_NAMESPACE)
 
 
 class TunnelAnnouncement:
-    """Says on the hub that a server takes tunnels, for as long as it runs."""
+    """Says on the hub that a server takes tunnels, for as long as it runs and somebody has any.
+
+    A fleet without Pull members has nobody to tell, and a hub at rest writes nothing.
+    """
 
     def __init__(
-        self, hub: LeaseClient, describe: Callable[[], TunnelServer], clock: Clock
+        self,
+        hub: LeaseClient,
+        describe: Callable[[], TunnelServer],
+        has_listeners: Callable[[], Awaitable[bool]],
+        clock: Clock,
     ) -> None:
         self._hub = hub
         self._describe = describe
+        self._has_listeners = has_listeners
         self._clock = clock
 
     async def run(self) -> None:
         """Renew the Lease until cancelled; a hub that does not answer is asked again."""
         while True:
+            seconds = RENEW_SECONDS
             try:
-                await self._renew()
+                if await self._has_listeners():
+                    await self._renew()
+                else:
+                    seconds = _LISTENERS_SECONDS
             except (AlreadyExists, Conflict):
                 continue  # ours alone, but a write of ours may have come late
             except (ApiError, ClusterError) as error:
                 _log.debug("the tunnel server is not announced", reason=str(error))
-            await self._clock.sleep(RENEW_SECONDS)
+            await self._clock.sleep(seconds)
 
     async def _renew(self) -> None:
         server = self._describe()
