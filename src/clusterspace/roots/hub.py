@@ -20,7 +20,7 @@ from clusterspace.apiserver.flagz import Flagz
 from clusterspace.apiserver.health import Components
 from clusterspace.apiserver.http.agent_tunnels import AgentTunnels
 from clusterspace.apiserver.hub_leases import HubLeases
-from clusterspace.apiserver.identity.agents import has_pull_members
+from clusterspace.apiserver.identity.agents import PullMembers
 from clusterspace.apiserver.identity.authentication import Authentication, Keys
 from clusterspace.apiserver.identity.authority import Authority
 from clusterspace.apiserver.identity.oidc import OidcTokens
@@ -145,7 +145,7 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         # Without an address: agents know the hub by the one that they were registered with.
         own_tunnels = TunnelServer(tunnels.identity)
         announcement = TunnelAnnouncement(
-            HubLeases(hub), lambda: own_tunnels, partial(has_pull_members, hub), clock
+            HubLeases(hub), lambda: own_tunnels, PullMembers(hub).exist, clock
         )
         keep_all(tasks, {"tunnel announcement": announcement.run})
         if unfinished is not None:

@@ -44,13 +44,29 @@ class _Cluster(msgspec.Struct):
 _read_cluster: Final = msgspec.json.Decoder(_Cluster).decode
 
 
-async def has_pull_members(hub: HubState) -> bool:
-    """Whether there are clusters that only their agents can reach."""
-    try:
-        page = await hub.store.range(_CLUSTERS)
-    except StoreError as error:
-        raise ServiceUnavailable(str(error)) from error
-    return any(_read_cluster(entry.value).spec.sync_mode == PULL for entry in page.items)
+class PullMembers:
+    """The clusters that only their agents can reach.
+
+    Asked for often, and a Cluster is long: each state of one is read once.
+    """
+
+    def __init__(self, hub: HubState) -> None:
+        self._hub = hub
+        self._read: dict[str, tuple[int, bool]] = {}
+
+    async def exist(self) -> bool:
+        """Whether there are any."""
+        try:
+            page = await self._hub.store.range(_CLUSTERS)
+        except StoreError as error:
+            raise ServiceUnavailable(str(error)) from error
+        before, self._read = self._read, {}
+        for entry in page.items:
+            known = before.get(entry.key)
+            if known is None or known[0] != entry.mod_revision:
+                known = entry.mod_revision, _read_cluster(entry.value).spec.sync_mode == PULL
+            self._read[entry.key] = known
+        return any(is_pull for _, is_pull in self._read.values())
 
 
 def agent_user(cluster: str) -> str:
