@@ -18,6 +18,7 @@ from tests.component.gateway.fleet_site import (
     write_member,
 )
 from tests.component.gateway.fleet_site import grant as grant_role
+from tests.robustness.watch_fleet import KEYS, SHOP, events_of
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.client.connection import Connection
@@ -25,7 +26,7 @@ from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.requests import Answer, ApiRequest, ResourcePath
 from clusterspace.client.resources import DeleteOptions
 from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trust
-from clusterspace.client.watch import EventType, WatchOptions, watch
+from clusterspace.client.watch import EventType
 from clusterspace.errors import ApiError, ClusterError
 from clusterspace.fleet.gateway import routes
 from clusterspace.fleet.gateway.fanout import FleetLimits, exchange
@@ -35,14 +36,12 @@ from clusterspace.kube.objects import uid_of
 from clusterspace.roots.fleet import RunningFleet, running_fleet
 from clusterspace.roots.settings import FleetSettings
 from clusterspace.testing import stage
-from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
+from clusterspace.testing.builders import NAMESPACES, config_map, namespace
 from clusterspace.testing.faults import Delay, FaultProxy, fault_proxy, is_list, status_reply
 from clusterspace.testing.hubs import MASTERS_TRAVEL, part_of_hub
 from clusterspace.testing.stage import Side
 
-SHOP = ResourcePath(CONFIG_MAPS, "shop")
 PATH = "/api/v1/namespaces/shop/configmaps"
-KEYS = 12
 ROOT, JANE = "root-token", "jane-token"
 VIEWER = "viewer"
 
@@ -73,14 +72,9 @@ class Member:
 
     async def record(self) -> None:
         """Write down everything that happens, told by the cluster itself."""
-        version = "0"
-        while True:
-            options = WatchOptions(resource_version=version)
-            async for events in watch(self.side.client.connection, SHOP, options):
-                for event in events:
-                    version = event.item.version.resource_version
-                    if event.type is not EventType.BOOKMARK:
-                        self._note(event.type, event.item.decode(), int(version))
+        async for event in events_of(self.side):
+            version = int(event.item.version.resource_version)
+            self._note(event.type, event.item.decode(), version)
 
     def _note(self, kind: EventType, shown: Any, revision: int) -> None:
         name = shown["metadata"]["name"]

@@ -18,7 +18,7 @@ from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import DeleteOptions
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.client.watch import EventType, WatchOptions, watch
+from clusterspace.client.watch import EventType, RawEvent, WatchOptions, watch
 from clusterspace.errors import NotFound
 from clusterspace.fleet.gateway.fanout import FleetLimits
 from clusterspace.fleet.membership import manifests
@@ -39,6 +39,18 @@ FORGOTTEN = 2**62
 
 def is_left(labels: Mapping[str, str]) -> bool:
     return labels.get("side") == "left"
+
+
+async def events_of(side: Side) -> AsyncGenerator[RawEvent]:
+    """Yield everything that happens in a cluster, told by itself, for ever; no bookmarks."""
+    version = "0"
+    while True:
+        options = WatchOptions(resource_version=version)
+        async for events in watch(side.client.connection, SHOP, options):
+            for event in events:
+                version = event.item.version.resource_version
+                if event.type is not EventType.BOOKMARK:
+                    yield event
 
 
 @dataclass
@@ -67,14 +79,8 @@ class Member:
 
     async def record(self) -> None:
         """Write down everything that happens, told by the cluster itself."""
-        version = "0"
-        while True:
-            options = WatchOptions(resource_version=version)
-            async for events in watch(self.side.client.connection, SHOP, options):
-                for event in events:
-                    version = event.item.version.resource_version
-                    if event.type is not EventType.BOOKMARK:
-                        self._note(event.type, event.item)
+        async for event in events_of(self.side):
+            self._note(event.type, event.item)
 
     def _note(self, kind: EventType, item: Any) -> None:
         shown = item.decode()
