@@ -62,7 +62,7 @@ class ManualClock:
             due, _, awakened = heappop(self._sleepers)
             if awakened.done():
                 continue
-            self._elapsed = due
+            self._elapsed = max(self._elapsed, due)  # one that was due in a freeze wakes after it
             awakened.set_result(None)
             await settle()
         self._elapsed = target

@@ -209,7 +209,40 @@ def approved_until(cluster: Object) -> float:
 WAVE_SETTLE_SECONDS: Final = 0.4
 """How long nothing more must have been heard of before a deletion that nobody asked for."""
 
-_LONGEST_WAVE_SECONDS: Final = 3.0
+LONGEST_WAVE_SECONDS: Final = 10.0
+
+
+class DeletionWave:
+    """Works that go together, heard of one by one; whoever is to delete the first waits for all."""
+
+    # A wave has one end for all who wait in it. Were it counted from when each began to wait, the
+    # first would give up and delete while its fellows are still being heard of.
+
+    def __init__(self, clock: Clock, settle_seconds: float) -> None:
+        self._clock = clock
+        self._settle_seconds = settle_seconds
+        self._began = self._last_heard = float("-inf")
+
+    def heard(self) -> None:
+        """Take in that one more Work goes."""
+        now = self._clock.monotonic()
+        if now > self._last_heard + self._settle_seconds:
+            self._began = now
+        self._last_heard = now
+
+    async def wait(self, is_enough: Callable[[], bool]) -> None:
+        """Wait until nothing more is heard of, or it is enough already; not for ever."""
+        # Silence counts from when we ask: on a busy hub it took us long to come here, and the
+        # fellows of our Work come as slowly. Nor is it silence when we were held up ourselves.
+        silent_since = self._clock.monotonic()
+        while not is_enough():
+            now = self._clock.monotonic()
+            due = max(silent_since, self._last_heard) + self._settle_seconds
+            if now >= min(due, self._began + LONGEST_WAVE_SECONDS):
+                return
+            await self._clock.sleep(due - now)
+            if self._clock.monotonic() > due + self._settle_seconds / 4:
+                silent_since = self._clock.monotonic()
 
 
 class DeletionBudget:
@@ -224,8 +257,8 @@ class DeletionBudget:
     # under way in other workers may exceed the budget by as many Works as there are workers. Great
     # waves, which the budget is for, are seen whole before their first: a Work that goes is counted
     # as pending as soon as its deletion is heard of, and not when its turn in the queue comes; and
-    # as long as more of them are heard of, the first waits. Works of a policy that moved away are
-    # deleted one by one, and a busy hub takes its time over them.
+    # as long as more of them are heard of, the first waits (DeletionWave). Works of a policy that
+    # moved away are deleted one by one, and a busy hub takes its time over them.
     #
     # The window is lost with the process. A restart therefore forgives what was deleted in the last
     # ten minutes, but not what is pending, and not a pause, which is on the Cluster.
@@ -241,9 +274,7 @@ class DeletionBudget:
         settle_seconds: float = 0.0,
     ) -> None:
         self._limits = limits or DeletionLimits()
-        self._settle_seconds = 0.0 if isinf(self._limits.objects) else settle_seconds
-        self._last_heard = float("-inf")
-        """When the last Work was heard of that goes."""
+        self._wave = DeletionWave(clock, 0.0 if isinf(self._limits.objects) else settle_seconds)
         self._hub = hub
         self._find_cluster = find_cluster
         self._events = events
@@ -262,7 +293,7 @@ class DeletionBudget:
             self._goes_since.pop(name, None)
         else:
             if goes_since is not None and self._goes_since.get(name) is None:
-                self._last_heard = self._clock.monotonic()
+                self._wave.heard()
             self._goes_since[name] = goes_since
 
     def forget_work(self, name: str) -> None:
@@ -291,13 +322,17 @@ class DeletionBudget:
         return is_resumed
 
     async def wait_for_wave(self) -> None:
-        """Wait until nothing more is heard of that goes; not for ever."""
-        began = self._clock.monotonic()
-        while (now := self._clock.monotonic()) < began + _LONGEST_WAVE_SECONDS:
-            left = self._last_heard + self._settle_seconds - now
-            if left <= 0:
-                return
-            await self._clock.sleep(left)
+        """Wait until all that goes together was heard of, or it needs a person's word anyway."""
+        await self._wave.wait(lambda: self._count().is_too_much)
+
+    def _count(self, approved: float = 0.0, beside: int = 0) -> DeletionCounts:
+        going = [each for each in self._goes_since.values() if each is not None]
+        return DeletionCounts(
+            staying=len(self._goes_since) - len(going),
+            pending=sum(each > approved for each in going) + beside,
+            recent=self._window.count(),
+            limits=self._limits,
+        )
 
     async def permits(self, goes_since: float, *, beside: int = 0) -> bool:
         """Whether an object may be deleted now that was to go since this time; pause if not.
@@ -313,13 +348,7 @@ class DeletionBudget:
             return True
         if self._is_pausing or is_paused(cluster):
             return False
-        going = [each for each in self._goes_since.values() if each is not None]
-        counts = DeletionCounts(
-            staying=len(self._goes_since) - len(going),
-            pending=sum(each > approved for each in going) + beside,
-            recent=self._window.count(),
-            limits=self._limits,
-        )
+        counts = self._count(approved, beside)
         if not counts.is_too_much:
             return True
         # Several workers may come here before the first has written the pause. The others are
@@ -559,6 +588,10 @@ class Pruner:
         # or two long. The version of the look is no precondition, because the status of a running
         # workload changes its version several times a second, and it would never go.
         noted = await record(self._hub, work, doomed)
+        # Asked again: more may have been heard of while the record was written. The record stays,
+        # and says which objects are meant when a person lets them go.
+        if not is_asked and not await self._budget.permits(goes_since, beside=beside):
+            return None
         for each in doomed:
             options = DeleteOptions(each.uid, propagation=Propagation.BACKGROUND)
             # By UID: when another object is there by now the member answers Conflict, and all

@@ -1,9 +1,13 @@
+import asyncio
+
 import pytest
 
 from clusterspace.fleet.execution.prune import (
     APPROVED_UNTIL,
+    LONGEST_WAVE_SECONDS,
     WINDOW_SECONDS,
     DeletionCounts,
+    DeletionWave,
     DeletionWindow,
     approved_until,
     is_paused,
@@ -77,3 +81,60 @@ def test_the_pause_is_written_on_the_cluster_and_so_is_its_end() -> None:
 def test_what_a_person_approved_of_is_known_by_its_time() -> None:
     assert approved_until(cluster()) == 0
     assert approved_until(cluster(**{APPROVED_UNTIL: "1970-01-01T00:01:00Z"})) == 60
+
+
+def never() -> bool:
+    return False
+
+
+async def test_the_first_of_a_slow_wave_waits_for_the_last() -> None:
+    clock = ManualClock()
+    wave = DeletionWave(clock, 0.4)
+    wave.heard()
+    first = asyncio.create_task(wave.wait(never))
+
+    for _ in range(20):  # seven seconds
+        await clock.advance(0.35)
+        wave.heard()
+        assert not first.done()
+
+    await clock.advance(0.4)
+    assert first.done()
+
+
+async def test_a_wave_that_needs_a_person_anyway_is_not_waited_for() -> None:
+    wave = DeletionWave(ManualClock(), 0.4)
+    wave.heard()
+    await wave.wait(lambda: True)
+
+
+async def test_a_wave_without_end_is_waited_for_once() -> None:
+    clock = ManualClock()
+    wave = DeletionWave(clock, 0.4)
+    wave.heard()
+    first = asyncio.create_task(wave.wait(never))
+    for _ in range(int(LONGEST_WAVE_SECONDS / 0.25)):
+        await clock.advance(0.25)
+        wave.heard()
+    await clock.advance(0.25)
+    assert first.done()
+    wave.heard()
+
+    await wave.wait(never)  # in the same wave nobody waits any more
+
+
+async def test_time_in_which_nobody_could_be_heard_is_no_silence() -> None:
+    clock = ManualClock()
+    wave = DeletionWave(clock, 0.4)
+    wave.heard()
+    await clock.advance(0.39)
+    first = asyncio.create_task(wave.wait(never))  # it took its time to ask
+    await clock.advance(0.1)
+    assert not first.done()
+
+    clock.freeze(2)  # the whole process stands still
+    await clock.advance(0)
+    assert not first.done()
+
+    await clock.advance(0.4)
+    assert first.done()
