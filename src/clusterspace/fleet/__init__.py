@@ -4,7 +4,8 @@ gateway/      1  request  -> route -> target clusters -> ask -> merge -> respons
 propagation/  2  template -> policy -> binding -> work, and statuses back
 execution/       work -> member object: takeover, apply, prune, observe
 membership/   3  join -> heartbeat -> leave
+migration/    above them: a live cluster -> plan -> templates and policies, and back
 
-The four are strangers: they meet only in the API of the hub, which may be ours (`apiserver`) or any
-kube-apiserver.
+The first four are strangers: they meet only in the API of the hub, which may be ours (`apiserver`)
+or any kube-apiserver.
 """
