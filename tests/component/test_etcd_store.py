@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from clusterspace.aio.clocks import SystemClock
+from clusterspace.apiserver.store.etcd import messages
 from clusterspace.apiserver.store.etcd.client import EtcdSettings
 from clusterspace.apiserver.store.etcd.compaction import Compactor
 from clusterspace.apiserver.store.etcd.store import EtcdStore
@@ -69,6 +70,21 @@ async def stores(settings: EtcdSettings) -> AsyncIterator[tuple[EtcdStore, EtcdS
 async def troubled(settings: EtcdSettings, proxy: EtcdProxy) -> AsyncIterator[EtcdStore]:
     """A store behind the proxy."""
     behind = EtcdSettings(proxy.settings.servers, prefix=settings.prefix)
+    async with AsyncExitStack() as stack:
+        yield await open_store(behind, stack)
+
+
+@pytest.fixture
+async def lossy(etcd: EtcdCluster) -> AsyncIterator[EtcdProxy]:
+    """A proxy that is as etcd, and understands all it does."""
+    async with etcd_proxy(etcd, is_kine=False) as running:
+        yield running
+
+
+@pytest.fixture
+async def fenced(settings: EtcdSettings, lossy: EtcdProxy) -> AsyncIterator[EtcdStore]:
+    """A store behind that proxy."""
+    behind = EtcdSettings(lossy.settings.servers, prefix=settings.prefix)
     async with AsyncExitStack() as stack:
         yield await open_store(behind, stack)
 
@@ -319,6 +335,69 @@ async def test_a_create_that_was_lost_on_its_way_claims_nothing_and_is_not_sent_
         await troubled.put("/a", b"1", expected=ABSENT)
     await troubled.sync()
     assert await troubled.get("/a") is None
+
+
+async def test_a_create_that_etcd_never_got_is_made_again(
+    fenced: EtcdStore, lossy: EtcdProxy, logged_errors: list[str]
+) -> None:
+    lossy.lost_requests = 1
+    written = await fenced.put("/a", b"1", expected=ABSENT)
+    assert await fenced.get("/a") == written
+
+
+async def test_a_create_that_comes_late_brings_nothing_back(
+    fenced: EtcdStore, lossy: EtcdProxy, stores: Two, logged_errors: list[str]
+) -> None:
+    lossy.late_requests = 1
+    written = await fenced.put("/a", b"1", expected=ABSENT)
+    await fenced.delete("/a", expected=written.mod_revision)
+    (late,) = lossy.late
+
+    answer = messages.read_txn(await stores[0].client.call(messages.TXN, late))
+
+    assert not answer.succeeded
+    await stores[0].sync()
+    assert await stores[0].get("/a") is None
+
+
+async def test_a_create_whose_answer_was_lost_is_answered_though_it_was_changed_since(
+    fenced: EtcdStore, lossy: EtcdProxy, stores: Two, logged_errors: list[str]
+) -> None:
+    after = fenced.current_revision
+    lossy.lost_answers = 1
+    written = await fenced.put("/a", b"1", expected=ABSENT)
+    await stores[0].sync()
+    await stores[0].put("/a", b"2", expected=written.mod_revision)
+
+    events = await read_events(fenced.watch("/a", after=after), 2)
+    assert [event.item.value for event in events] == [b"1", b"2"]
+
+
+async def test_of_many_creates_that_were_cut_off_each_is_made_once(
+    fenced: EtcdStore, lossy: EtcdProxy, logged_errors: list[str]
+) -> None:
+    after = fenced.current_revision
+    lossy.lost_requests, lossy.lost_answers = 7, 7
+    async with asyncio.TaskGroup() as group:
+        writes = [
+            group.create_task(fenced.put(f"/{number}", b"1", expected=ABSENT))
+            for number in range(20)
+        ]
+
+    events = await read_events(fenced.watch("", after=after), 20)
+    assert {event.item.key: event.item for event in events} == {
+        each.result().key: each.result() for each in writes
+    }
+
+
+async def test_a_create_that_was_cut_off_meets_what_another_has_made_meanwhile(
+    fenced: EtcdStore, lossy: EtcdProxy, stores: Two, logged_errors: list[str]
+) -> None:
+    theirs = await stores[0].put("/a", b"theirs", expected=ABSENT)
+    lossy.lost_requests = 1
+    with pytest.raises(RevisionMismatch):
+        await fenced.put("/a", b"ours", expected=ABSENT)
+    assert await fenced.get("/a") == theirs
 
 
 class StillClock(SystemClock):

@@ -343,11 +343,12 @@ _answers: Any = grpc.unary_unary_rpc_method_handler
 class EtcdProxy:
     """Stands in front of etcd, passes on what kine understands, and makes trouble when told to.
 
-    It names a version of etcd and belongs to no cluster, as kine.
+    It names a version of etcd and belongs to no cluster, as kine; unless it is to be as etcd.
     """
 
-    def __init__(self, settings: EtcdSettings) -> None:
+    def __init__(self, settings: EtcdSettings, *, is_kine: bool = True) -> None:
         self.settings = settings
+        self._is_kine = is_kine
         """How to reach the proxy."""
         self.refused: list[str] = []
         """What kine would not have understood."""
@@ -355,6 +356,10 @@ class EtcdProxy:
         """How many of the next transactions are carried out, and their answers lost."""
         self.lost_requests = 0
         """How many of the next transactions are lost on their way."""
+        self.late_requests = 0
+        """How many of the next transactions are put aside: the caller hears nothing of them."""
+        self.late: list[bytes] = []
+        """Those, for the test to send them on when it likes."""
         self.is_full = False
         """Whether transactions are refused for want of room, once no more answers get lost."""
         self.fills_up = False
@@ -379,10 +384,14 @@ class EtcdProxy:
     async def unary(self, channel: Any, method: str, request: bytes, context: Any) -> bytes:
         """Pass one call on."""
         refusal = {messages.TXN: refusal_of_txn, messages.RANGE: refusal_of_range}.get(method)
-        why = "" if refusal is None else refusal(request)
+        why = "" if refusal is None or not self._is_kine else refusal(request)
         if why:
             self.refused.append(f"{method}: {why}")
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, why)
+        if method == messages.TXN and self.late_requests:
+            self.late_requests -= 1
+            self.late.append(request)
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the connection was cut")
         if method == messages.TXN and self.lost_requests:
             self.lost_requests -= 1
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the connection was cut")
@@ -437,14 +446,14 @@ class EtcdProxy:
 
 
 @asynccontextmanager
-async def etcd_proxy(cluster: EtcdCluster) -> AsyncGenerator[EtcdProxy]:
+async def etcd_proxy(cluster: EtcdCluster, *, is_kine: bool = True) -> AsyncGenerator[EtcdProxy]:
     """Run a proxy in front of the first member, in this event loop."""
     async with AsyncExitStack() as stack:
         target = cluster.members[0].url.removeprefix("http://")
         channel = await stack.enter_async_context(grpc.aio.insecure_channel(target))
         server = grpc.aio.server()
         port = server.add_insecure_port("127.0.0.1:0")
-        proxy = EtcdProxy(EtcdSettings((f"http://127.0.0.1:{port}",)))
+        proxy = EtcdProxy(EtcdSettings((f"http://127.0.0.1:{port}",)), is_kine=is_kine)
 
         async def status(request: bytes, context: Any) -> bytes:
             del request, context
@@ -456,7 +465,7 @@ async def etcd_proxy(cluster: EtcdCluster) -> AsyncGenerator[EtcdProxy]:
                 method = str(handler_call_details.method)
                 if method == messages.WATCH:
                     return _streams(partial(proxy.watch, channel))
-                if method == messages.STATUS:
+                if method == messages.STATUS and is_kine:
                     return _answers(status)
                 return _answers(partial(proxy.unary, channel, method))
 

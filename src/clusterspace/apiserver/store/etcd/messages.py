@@ -58,8 +58,8 @@ class TxnAnswer:
     revision: int
     succeeded: bool
     current: Stored | None
-    guard: Stored | None = None
-    """The other key of a guarded one, where the comparison did not hold."""
+    beside: tuple[Stored | None, ...] = ()
+    """The other keys of a guarded one, in their order, where the comparison did not hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +223,8 @@ def read_txn(data: bytes) -> TxnAnswer:
                 ):
                     # kine says that the comparison held for a key it has never heard of.
                     succeeded = False
-    current, guard, *_ = [*found, None, None]
-    return TxnAnswer(revision, succeeded, current, guard)
+    current, *beside = found or [None]
+    return TxnAnswer(revision, succeeded, current, tuple(beside))
 
 
 def read_watch(data: bytes, known: int = 0) -> WatchAnswer:

@@ -2,12 +2,14 @@
 
 clusterspace/registry     the marker: a hub's, "ahead N", or "filling N" until all is there
 /registry/core/pods/...   the keys; revisions are etcd's own and N more
+clusterspace-fence/registry/ID    a process's own: creates of its that came too late fail on it
 """
 
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Final
+from uuid import uuid4
 
 from clusterspace.apiserver.store.etcd import messages
 from clusterspace.apiserver.store.etcd.client import CALL_SECONDS, EtcdClient
@@ -41,6 +43,8 @@ class KeyNames:
         """The first name behind all that begin with `first`."""
         self.marker = b"clusterspace" + self._prefix
         """Outside of the prefix: says whose the prefix is."""
+        self.fence = b"clusterspace-fence" + self._prefix + b"/" + uuid4().hex.encode()
+        """Outside of it, too, and nobody else's; absent until something has to be fenced off."""
 
     def to_etcd(self, key: str) -> bytes:
         """Return the name of a key in etcd; Unstorable where it has none."""

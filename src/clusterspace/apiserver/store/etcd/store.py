@@ -137,6 +137,9 @@ class EtcdStore(IndexedStore):
         self._is_full = False
         self._stream: WatchStream | None = None
         self._has_gone_back = False
+        self._fence = 0
+        """The revision of our fence, in etcd: creates that name an older one never succeed."""
+        self._fencing = asyncio.Lock()
 
     @classmethod
     async def open(
@@ -330,31 +333,37 @@ class EtcdStore(IndexedStore):
     async def _write(self, write: Write) -> KeyValue:
         self._check_open()
         checked(write)
-        name = self._names.to_etcd(write.key)
         if not self._client.is_etcd:
             write = replace(write, guard=None)  # kine compares one key, and whoever asks has looked
-        if isinstance(write, Delete):
-            request = messages.delete_request(name, self._names.in_etcd(write.expected) or -1)
-        elif write.expected:
-            # A revision from before the move is nobody's: compared with -1, it never is.
-            expected = self._names.in_etcd(write.expected) or -1
-            request = messages.update_request(name, write.value, expected)
-        elif write.guard is None:
-            request = messages.create_request(name, write.value)
-        else:
-            request = messages.update_request(name, write.value, ABSENT)
-        if write.guard is not None:
-            guard = self._names.to_etcd(write.guard.key)
-            at = self._names.in_etcd(write.guard.revision)
-            request = messages.guarded(request, guard, at)
         self._writes += 1
         self._idle.clear()
         try:
-            return await self._swap(write, request)
+            return await self._swap(write)
         finally:
             self._writes -= 1
             if not self._writes:
                 self._idle.set()
+
+    def _request(self, write: Write) -> bytes:
+        """Return the transaction of a write; a create on etcd with the present fence."""
+        names, is_etcd = self._names, self._client.is_etcd
+        name = names.to_etcd(write.key)
+        if isinstance(write, Delete):
+            request = messages.delete_request(name, names.in_etcd(write.expected) or -1)
+        elif write.expected:
+            # A revision from before the move is nobody's: compared with -1, it never is.
+            expected = names.in_etcd(write.expected) or -1
+            request = messages.update_request(name, write.value, expected)
+        elif is_etcd:
+            request = messages.update_request(name, write.value, ABSENT)
+        else:
+            request = messages.create_request(name, write.value)
+        if write.guard is not None:
+            guard = names.to_etcd(write.guard.key)
+            request = messages.guarded(request, guard, names.in_etcd(write.guard.revision))
+        if is_etcd and not write.expected:
+            request = messages.guarded(request, names.fence, self._fence)
+        return request
 
     # A transaction whose answer was lost may have been carried out, may be carried out later, or
     # never. One that expects a revision is sent again all the same, and that is safe, because no
@@ -365,19 +374,30 @@ class EtcdStore(IndexedStore):
     #                                                              after `expected` says: ours has
     #                                                              our value, byte for byte
     #
-    # One that creates is not, unless it certainly never reached etcd: somebody may delete what the
-    # first has made, and the second would make it once more, or the other way round. It is looked
-    # for instead. Without an answer to any of them the caller learns just that, and nothing is
-    # claimed.
-    async def _swap(self, write: Write, request: bytes) -> KeyValue:
+    # A key does come back to not being there: somebody may delete what a create has made, and the
+    # second would make it once more, or the first, if it is only late. So creates also compare our
+    # fence, a key of this process alone, and one without an answer is fenced off before it is sent
+    # again: the fence is written, after which nothing that names its old revision is carried out,
+    # and the index, brought up to there, shows whether it was before.
+    #
+    #     create  sent at fence 0, no answer
+    #     fence   written at 46             the create is before 46, or never
+    #     index   at 46 or later            shows it: answered. Does not: sent again at fence 46
+    #
+    # kine compares one key only. There a create is looked for, and not sent again. What cannot be
+    # made out is told to the caller as just that, and nothing is claimed.
+    async def _swap(self, write: Write) -> KeyValue:
         started = self._clock.monotonic()
         deadline = started + CALL_SECONDS
         since = self._index.revision
         was_sent = False
-        for attempt, pause in enumerate(clocks.exponential(0.02, 0.5)):
+        attempts = enumerate(clocks.exponential(0.02, 0.5))
+        while True:
+            (attempt, pause), fence = next(attempts), self._fence
             try:
-                # Who creates has one attempt, and waits for it a little longer.
+                # A create that is given up costs more than waiting for it a little longer.
                 least = 0.0 if write.expected else _CREATE_SECONDS
+                request = self._request(write)
                 raw = messages.read_txn(
                     await self._client.call(messages.TXN, request, attempt=attempt, least=least)
                 )
@@ -393,22 +413,29 @@ class EtcdStore(IndexedStore):
                 if not goes_on or now - started >= _TROUBLE_SECONDS:
                     self._note_trouble(str(error))
                 if was_sent and not write.expected:
-                    return await self._find_created(write, since, str(error))
-                if goes_on:
-                    await self._clock.sleep(pause)
-                    continue
-                if not was_sent:
-                    raise
-                raise OutcomeUnknown(
-                    f"{write.key}: etcd did not answer, so the write may or may not have been"
-                    f" carried out: read it before you write it again ({error})"
-                ) from None
-            break
-        else:
-            raise AssertionError("the pauses never end")
-        self._is_full = False
-        self._note_trouble("")
-        answer = replace(raw, revision=self._names.in_store(raw.revision))
+                    found = await self._find_created(write, fence, since, str(error))
+                    if found is not None:
+                        return found
+                    was_sent = False
+                if not goes_on and not was_sent:
+                    raise StoreUnavailable(str(error), was_sent=False) from None
+                if not goes_on:
+                    raise OutcomeUnknown(
+                        f"{write.key}: etcd did not answer, so the write may or may not have been"
+                        f" carried out: read it before you write it again ({error})"
+                    ) from None
+                await self._clock.sleep(pause)
+                continue
+            if not self._was_fenced_off(write, raw, fence):
+                self._is_full = False
+                self._note_trouble("")
+                answer = replace(raw, revision=self._names.in_store(raw.revision))
+                return await self._take_answer(write, answer, since, was_sent=was_sent)
+
+    async def _take_answer(
+        self, write: Write, answer: TxnAnswer, since: Revision, *, was_sent: bool
+    ) -> KeyValue:
+        """Return what a write has made once the index shows it, or raise why it made nothing."""
         if answer.succeeded:
             self._own[answer.revision] = write
             self._apply_own()
@@ -426,18 +453,52 @@ class EtcdStore(IndexedStore):
             raise GuardChanged(write.key, write.guard.key)
         return self._refused(write, answer, since, was_sent=was_sent)
 
-    async def _find_created(self, write: Write, since: Revision, why: str) -> KeyValue:
-        """Return what a create without an answer has made, if it is seen to have made it."""
-        for pause in (_LOOK_AGAIN_SECONDS, 0.0):
-            with suppress(StoreUnavailable):
+    async def _find_created(
+        self, write: Write, fence: int, since: Revision, why: str
+    ) -> KeyValue | None:
+        """Return what a create without an answer has made; None when it never will make anything.
+
+        OutcomeUnknown when that cannot be made out.
+        """
+        is_etcd = self._client.is_etcd
+        for pause in (0.0,) if is_etcd else (_LOOK_AGAIN_SECONDS, 0.0):
+            with suppress(StoreUnavailable, Compacted):
+                if is_etcd:
+                    await self._fence_off(fence)
                 await self.sync()
-                if (found := self._find_put(write, since)) is not None:
-                    return found
+                for each in self._index.changes_of(write.key, since):
+                    is_ours = isinstance(write, Put) and each.value == write.value
+                    if each.previous is None and not each.is_delete and is_ours:
+                        return answer_to(each)
+                if is_etcd:
+                    return None
             await self._clock.sleep(pause)
         raise OutcomeUnknown(
             f"{write.key}: etcd did not answer, so it may have been created, or may be yet: read it"
             f" before you create it again ({why})"
         )
+
+    def _was_fenced_off(self, write: Write, answer: TxnAnswer, fence: int) -> bool:
+        """Whether a create was refused because another's sake moved the fence on its way."""
+        if answer.succeeded or write.expected or not self._client.is_etcd:
+            return False
+        found = answer.beside[-1]
+        actual = 0 if found is None else found.mod_revision
+        self._fence = max(self._fence, actual)
+        return actual != fence
+
+    async def _fence_off(self, fence: int) -> None:
+        """Return when no create that names this revision of our fence is carried out any more."""
+        async with self._fencing:
+            if self._fence != fence:
+                return  # another create has had it written since
+            # Sent again, where the answer is lost, it finds the fence moved: that is as good.
+            request = messages.update_request(self._names.fence, b"", fence)
+            answer = messages.read_txn(await self._client.read(messages.TXN, request))
+            if answer.succeeded:
+                self._fence = answer.revision
+            elif answer.current is not None:
+                self._fence = max(self._fence, answer.current.mod_revision)
 
     async def _find_stored(
         self, write: Write, since: Revision, refusal: StoreFull, *, was_sent: bool
