@@ -49,6 +49,7 @@
     ├── CannotLeave                  a cluster that cannot be taken out now, and what it waits for
     ├── CannotPromote                an object that is not taken over, and why
     ├── CannotInstall                an API server that cannot be made the hub, and why
+    ├── UnusableStatement            SQL that is not run, or was ended, and why
     ├── BlindWrite                   a write of ours that could undo what somebody else wrote
     ├── MixedCommit                  spec and status were changed in one go
     ├── LeadershipLost               somebody else leads now, or may
@@ -476,6 +477,10 @@ class CannotInstall(ClusterspaceError):
 
 class CannotPromote(ClusterspaceError):
     """An object on a member is not taken over; the message says why, and what would help."""
+
+
+class UnusableStatement(ClusterspaceError):
+    """SQL that is not run, or was ended before its end; the sentence says why and what helps."""
 
 
 class BlindWrite(ClusterspaceError):

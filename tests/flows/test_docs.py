@@ -22,6 +22,7 @@ SHARED = (
     "guides/propagate.md",
     "guides/take-over.md",
     "guides/watch-and-debug.md",
+    "guides/search.md",
     "guides/join-push.md",
     "guides/join-pull.md",
     "guides/member-cluster.md",

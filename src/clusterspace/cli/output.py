@@ -24,6 +24,7 @@ class ExitCode(IntEnum):
     FAILED = 1, "It was not done, or what was looked at is not well; one sentence says why."
     USAGE = 2, "The command line, a variable or the config file is wrong; nothing was tried."
     DAMAGED = 3, "`store` only: the data is not as it was written."
+    INCOMPLETE = 4, "`search` only: it was done, but some cluster did not answer; it is named."
 
     meaning: str
 

@@ -406,7 +406,9 @@ class Reflector:
         place: ResourcePath,
         known: KnownObjects,
         selection: ListOptions | None = None,
+        position: str = "",
     ) -> None:
+        """Follow from a position when all up to it is known already; else from a list."""
         self._cluster_client = cluster_client
         self._place = place
         self._known = known
@@ -415,7 +417,7 @@ class Reflector:
         self._selection = selection or ListOptions()
         labels = parse_label_selector(self._selection.label_selector)
         self._view = ListedView(place, labels, bool(self._selection.field_selector))
-        self._position = ""
+        self._position = position
         self._may_stream = True
         self.last_heard = self._clock.monotonic()
         """When the cluster last said something about this collection."""

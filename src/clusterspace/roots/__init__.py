@@ -23,6 +23,8 @@ For one run of a command:
     workloads.py    `promote`, `resume`
     why.py          `why`: the hub's objects read, the clusters concerned asked
     diff.py         `diff`: one object asked of every cluster, those that agree counted
+    search.py       `search`: kinds listed of every cluster, as tables, and a statement over them
+    sql.py          its SQL: tables in memory, statements that can only read, within bounds
 
 Shared:
 

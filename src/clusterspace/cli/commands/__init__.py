@@ -13,6 +13,7 @@ clusters.py     `clusters`, `cordon`, `uncordon`, `taint`, `kubeconfig`
 workloads.py    `promote`, `resume`
 why.py          `why`: an object followed to its clusters, or back from one
 diff.py         `diff`: one object across all clusters, and which of them differ
+search.py       `search`: SQL over the objects of every cluster
 store.py        `store`: back up, restore and check the hub's data
 certs.py        `certs`: rotate keys and authorities, revoke credentials
 audit.py        `audit`: find out whether an audit log was tampered with

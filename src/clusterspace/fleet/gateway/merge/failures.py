@@ -36,6 +36,9 @@ from clusterspace.kube import statuses
 RETRY_AFTER_SECONDS: Final = 1
 """Clients try again only when they are told after how long."""
 
+INCOMPLETE: Final = "the answer is incomplete"
+"""How a Warning begins that names clusters which have no part in an answer."""
+
 _MOST_NAMED: Final = 10
 _LONGEST_WHY: Final = 100
 """With these two a Warning stays far below the 4096 characters a server sends at most."""
@@ -359,7 +362,7 @@ def _unavailable(why: str) -> ServiceUnavailable:
 def _missing_from(losses: Sequence[_Missing], asked: int) -> str:
     """Return one sentence about every loss, or nothing."""
     said = _summary(losses, asked)
-    return f"the answer is incomplete: {said}" if said else ""
+    return f"{INCOMPLETE}: {said}" if said else ""
 
 
 def _summary(losses: Sequence[_Missing], asked: int) -> str:
