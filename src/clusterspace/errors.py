@@ -48,6 +48,7 @@
     ├── CannotJoin                   a cluster that may not become a member, and why
     ├── CannotLeave                  a cluster that cannot be taken out now, and what it waits for
     ├── CannotPromote                an object that is not taken over, and why
+    ├── CannotProve                  what ran before and after cannot be compared, and why
     ├── CannotInstall                an API server that cannot be made the hub, and why
     ├── UnusableStatement            SQL that is not run, or was ended, and why
     ├── BlindWrite                   a write of ours that could undo what somebody else wrote
@@ -481,6 +482,15 @@ class CannotPromote(ClusterspaceError):
 
 class UnusableStatement(ClusterspaceError):
     """SQL that is not run, or was ended before its end; the sentence says why and what helps."""
+
+
+class CannotProve(ClusterspaceError):
+    """What ran on a cluster before and after cannot be compared; `why` says what to do about it."""
+
+    def __init__(self, cluster: str, why: str) -> None:
+        super().__init__(f"cluster {cluster}: {why}" if cluster else why)
+        self.cluster = cluster
+        self.why = why
 
 
 class BlindWrite(ClusterspaceError):
