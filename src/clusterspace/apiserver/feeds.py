@@ -7,12 +7,14 @@ watcher. Nobody waits for a slow watcher: it gets 410 and is cut off.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Callable, Generator, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from clusterspace.aio.clocks import Alarm, Clock, SystemClock
 from clusterspace.apiserver import forms
+from clusterspace.apiserver.http.fairness.step import PROMPT_WATCHERS
 from clusterspace.apiserver.http.messages import Stream, frame_chunk
 from clusterspace.apiserver.options import Selection
 from clusterspace.apiserver.store.interface import Event, KeyValue, Revision, Store, Subscription
@@ -27,12 +29,16 @@ SLOW_BYTES: Final = 2 * 1024 * 1024
 """A watcher with this much unread is cut off: it would cost memory and never catch up."""
 
 
-PROMPT_WATCHERS: Final = 64
-"""Watchers of one user and feed that hear of a write before it is answered: 1 ms of writing."""
+CROWD_SLICE_SECONDS: Final = 0.00025
+"""How long one user's watchers beyond PROMPT_WATCHERS are told without a break. A request passes
+several turns of the event loop on the way to its answer, and may wait this long in each of them."""
 
-CROWD_IN_A_TURN: Final = 16
-"""How many of the rest hear of it in one turn of the event loop. Whoever writes passes several
-turns on the way to their answer, and waits for so many watchers in each of them."""
+CROWD_PAUSE_SECONDS: Final = 0.001
+"""How long everybody else has the loop to themselves after that. All crowds of a hub together have
+a fifth of its time, whatever is written and however many they are."""
+
+CROWD_BATCH_BYTES: Final = 64 * 1024
+"""What one of them is written at once, of all that happened since it was written to."""
 
 MOST_BEHIND: Final = 1000
 """Events that the rest of them may be behind by; then they are cut off, as one is that is slow."""
@@ -138,10 +144,13 @@ class Change:
 # - `watcher.seen` and `feed.revision` can be compared without a lock (`Feeds.join`);
 # - rendering costs everybody: whatever `Style.render` does, all connections wait for it.
 #
-# Two thousand watches of one user are 40 ms of writing, and everybody would wait for them. So a
-# user has so many watchers of a feed that are told at once; the others, the crowd, are told behind
-# the answer, some of them in each turn of the loop. Each has every event, in order. It may be a
-# moment late, and a bookmark to it never tells of more than it has been written (`Feeds.revision`).
+# Two thousand watches of one user are 40 ms of writing for each event, and everybody would wait for
+# them. So a user has so many watchers of a feed that are told at once; the others, the crowd, are
+# told behind the answer, in slices of the loop's time with pauses between them (`_Crowds`). What
+# happens meanwhile comes to each of them in one piece: encrypting and sending costs by the piece,
+# so that a crowd costs the same whether one object changes in a second or a hundred. Each has every
+# event, in order. It may be some tenths of a second late, and a bookmark to it never tells of more
+# than it has been written (`Feeds.revision`).
 class Watcher:
     """One client's view of a feed."""
 
@@ -177,19 +186,32 @@ class Watcher:
         """Everything at or below this revision has been written."""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def offer(self, change: Change) -> None:
-        """Write the change if it concerns this watcher."""
-        event = change.event
-        if event.revision <= self.seen:
-            return
-        # Before anything else: an event that is not for this watcher, or that ends it, counts as
-        # seen too. Between here and the write there is no await, so `seen` is never ahead of the
-        # stream when somebody else looks at it.
-        self.seen = event.revision
-        if not event.key.startswith(self._prefix) or self.ended.done():
-            return
-        kind = self._kind_of(change)
-        if kind is None:
+    def offer(self, *changes: Change, most_bytes: int = SLOW_BYTES) -> None:
+        """Write those changes that concern this watcher, in one piece.
+
+        Once there is so much to write, the rest is left to be offered again.
+        """
+        frames: list[bytes] = []
+        size = 0
+        for change in changes:
+            event = change.event
+            if event.revision <= self.seen:
+                continue
+            # Before anything else: an event that is not for this watcher, or that ends it, counts
+            # as seen too. Between here and the write there is no await, so `seen` is never ahead of
+            # the stream when somebody else looks at it.
+            self.seen = event.revision
+            if not event.key.startswith(self._prefix) or self.ended.done():
+                continue
+            kind = self._kind_of(change)
+            if kind is None:
+                continue
+            frames.append(change.frame(kind, self.style()))
+            self._wrote = True  # a Table has its columns only in the first of them
+            size += len(frames[-1])
+            if size >= most_bytes:
+                break
+        if not frames:
             return
         if self._stream.buffered > SLOW_BYTES:
             # Dropping single events would leave a gap nobody could see; ending the stream makes
@@ -197,7 +219,7 @@ class Watcher:
             metrics.watcher_evicted()
             self.end(Expired("the watch was too slow and has been closed; list again"))
             return
-        self.write_framed(change.frame(kind, self.style()))
+        self.write_framed(frames[0] if len(frames) == 1 else b"".join(frames))
 
     def style(self) -> Style:
         """Return the style of the next event; a Table has its columns only in the first."""
@@ -235,22 +257,111 @@ class Watcher:
         self.ended.set_result(None)
 
 
+class _Crowd:
+    """Those watchers of a feed that are told later, and what they have not been told."""
+
+    def __init__(self, wake: Callable[["_Crowd"], None]) -> None:
+        self.watchers: dict[Watcher, None] = {}
+        self.changes: deque[Change] = deque()
+        """What not everybody has been told, in order."""
+        self._bytes = 0
+        self._wake = wake
+        # A round goes through all watchers once. `_upto` is how far everybody has been told when it
+        # is over: up to what was there when it began, or less where somebody has more to be told
+        # than fits in a batch. Who joins meanwhile is in the next round, and has seen all that was
+        # there when this one began (`Feeds.join`): nothing that is dropped is missing to anybody.
+        self._round: Iterator[Watcher] | None = None
+        self._upto = Revision(0)
+
+    def receive(self, change: Change) -> None:
+        """Take a change to be told later."""
+        if not self.watchers:
+            return
+        self._bytes += len(change.event.item.value)
+        if len(self.changes) >= MOST_BEHIND or self._bytes > SLOW_BYTES:
+            # They hold as much as a watcher may that does not read, and come no nearer.
+            self.forget()
+            for watcher in tuple(self.watchers):
+                metrics.watcher_evicted()
+                watcher.end(Expired("there are too many watches of one user to tell; list again"))
+            return
+        self.changes.append(change)
+        if len(self.changes) == 1:
+            self._wake(self)
+
+    def tell_next(self) -> bool:
+        """Tell whoever is next all there is; say whether that was not the last of it."""
+        if not self.changes:
+            return False
+        if self._round is None:
+            self._round = iter(tuple(self.watchers))
+            self._upto = self.changes[-1].event.revision
+        for watcher in self._round:
+            if watcher in self.watchers and not watcher.ended.done():
+                watcher.offer(*self.changes, most_bytes=CROWD_BATCH_BYTES)
+                self._upto = min(self._upto, watcher.seen)
+                return True
+        self._round = None
+        while self.changes and self.changes[0].event.revision <= self._upto:
+            self._bytes -= len(self.changes.popleft().event.item.value)
+        return bool(self.changes)
+
+    def forget(self) -> None:
+        """Forget what is to be told."""
+        self.changes.clear()
+        self._bytes = 0
+        self._round = None
+
+
+class _Crowds:
+    """Has the crowds of all feeds told in a part of the loop's time, by feed in turns."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._waiting: deque[_Crowd] = deque()
+        self._alarm = Alarm(clock, self._tell)
+        self._rests_until = 0.0
+
+    def wake(self, crowd: _Crowd) -> None:
+        """Have a crowd told that has something to be told now, and had nothing before."""
+        if crowd not in self._waiting:
+            self._waiting.append(crowd)
+            if len(self._waiting) == 1:
+                self._alarm.set(self._rests_until - self._clock.monotonic())
+
+    def dismiss(self, crowd: _Crowd) -> None:
+        """Tell this crowd nothing more: its feed has ended, or nobody watches it."""
+        crowd.watchers.clear()
+        crowd.forget()
+        if crowd in self._waiting:
+            self._waiting.remove(crowd)
+            if not self._waiting:
+                self._alarm.cancel()
+
+    def _tell(self) -> None:
+        monotonic = self._clock.monotonic
+        until = monotonic() + CROWD_SLICE_SECONDS
+        while self._waiting and monotonic() < until:
+            if not self._waiting[0].tell_next():
+                self._waiting.popleft()
+        self._rests_until = monotonic() + CROWD_PAUSE_SECONDS
+        self._waiting.rotate(-1)
+        if self._waiting:
+            self._alarm.set(CROWD_PAUSE_SECONDS)
+
+
 class _Feed:
     """The live changes of one resource; a Sink of the store."""
 
-    def __init__(self, store: Store, prefix: str, on_end: Callable[[], object]) -> None:
+    def __init__(
+        self, store: Store, prefix: str, crowds: _Crowds, on_end: Callable[[], object]
+    ) -> None:
         self.watchers: set[Watcher] = set()
         self._on_end = on_end
         self._prompt: Counter[str] = Counter()
         """By owner, how many are told at once."""
-        self.crowd: dict[Watcher, None] = {}
-        self._crowd: tuple[Watcher, ...] = ()
-        """The crowd as it is told: made anew when somebody joins or leaves, not for each event."""
-        self.behind: deque[tuple[Change, tuple[Watcher, ...]]] = deque()
-        """What the crowd has not been told, with those it concerns; of the first, who is left."""
-        self._behind_bytes = 0
-        self._offered = 0
-        """Of the first entry, how many have been told."""
+        self._crowds = crowds
+        self.crowd = _Crowd(crowds.wake)
         after = store.current_revision
         self.subscription: Subscription = store.subscribe(prefix, after=after, sink=self)
 
@@ -265,63 +376,25 @@ class _Feed:
             # off may change the set under the loop.
             for watcher in tuple(self.watchers):
                 watcher.offer(change)
-            if self.crowd:
-                self._tell_later(change)
+            self.crowd.receive(change)
 
     def join(self, watcher: Watcher) -> None:
         if self._prompt[watcher.owner] < PROMPT_WATCHERS:
             self._prompt[watcher.owner] += 1
             self.watchers.add(watcher)
         else:
-            # It has seen all that the feed has shown (`Feeds.join`), so of what the crowd has yet
-            # to be told nothing is for this one: it is in none of the tuples behind.
-            self.crowd[watcher] = None
-            self._crowd = ()
+            self.crowd.watchers[watcher] = None
 
     def leave(self, watcher: Watcher) -> None:
-        if watcher in self.crowd:
-            del self.crowd[watcher]
-            self._crowd = ()
-        elif watcher in self.watchers:
+        self.crowd.watchers.pop(watcher, None)
+        if watcher in self.watchers:
             self.watchers.discard(watcher)
             self._prompt[watcher.owner] -= 1
             if not self._prompt[watcher.owner]:
                 del self._prompt[watcher.owner]
 
     def everybody(self) -> tuple[Watcher, ...]:
-        return (*self.watchers, *self.crowd)
-
-    def _tell_later(self, change: Change) -> None:
-        if not self._crowd:
-            self._crowd = tuple(self.crowd)
-        self._behind_bytes += len(change.event.item.value)
-        if len(self.behind) >= MOST_BEHIND or self._behind_bytes > SLOW_BYTES:
-            # They hold as much as a watcher may that does not read, and come no nearer.
-            self.behind.clear()
-            self._behind_bytes = self._offered = 0
-            for watcher in self._crowd:
-                metrics.watcher_evicted()
-                watcher.end(Expired("there are too many watches of one user to tell; list again"))
-            return
-        self.behind.append((change, self._crowd))
-        if len(self.behind) == 1:
-            asyncio.get_running_loop().call_soon(self._tell)
-
-    def _tell(self) -> None:
-        """Tell the crowd for a moment, and go on in the next turn of the loop."""
-        left = CROWD_IN_A_TURN
-        while self.behind:
-            change, crowd = self.behind[0]
-            for watcher in crowd[self._offered : self._offered + left]:
-                watcher.offer(change)
-                self._offered += 1
-                left -= 1
-            if self._offered < len(crowd):
-                asyncio.get_running_loop().call_soon(self._tell)
-                return
-            self._behind_bytes -= len(change.event.item.value)
-            self._offered = 0
-            self.behind.popleft()
+        return (*self.watchers, *self.crowd.watchers)
 
     def end(self, reason: StoreError) -> None:
         # Forgotten first, so that whoever watches next makes a new feed on a new subscription.
@@ -330,8 +403,7 @@ class _Feed:
         for watcher in self.everybody():
             watcher.end(None if is_closing else Expired(statuses.WATCH_TOO_OLD))
         self.watchers.clear()
-        self.crowd.clear()
-        self.behind.clear()
+        self._crowds.dismiss(self.crowd)
 
 
 @dataclass(slots=True)
@@ -384,9 +456,10 @@ class Missed:
 class Feeds:
     """The feeds of a hub, one per resource that somebody watches."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, clock: Clock | None = None) -> None:
         self._store = store
         self._feeds: dict[str, _Feed] = {}
+        self._crowds = _Crowds(clock or SystemClock())
         self._apart: dict[str, set[Watcher]] = {}
         """Watchers that read the log by themselves, because their events take time to make."""
 
@@ -431,7 +504,8 @@ class Feeds:
     def revision(self, prefix: str, watcher: Watcher) -> Revision:
         """Return the revision up to which a joined watcher has been served."""
         feed = self._feed(prefix)
-        return watcher.seen if feed.behind and watcher in feed.crowd else feed.revision
+        is_behind = feed.crowd.changes and watcher in feed.crowd.watchers
+        return watcher.seen if is_behind else feed.revision
 
     def leave(self, prefix: str, watcher: Watcher) -> None:
         """Stop delivering; a feed nobody watches is given up."""
@@ -444,8 +518,9 @@ class Feeds:
         if feed is None:
             return
         feed.leave(watcher)
-        if not feed.watchers and not feed.crowd:
+        if not feed.watchers and not feed.crowd.watchers:
             feed.subscription.close()
+            self._crowds.dismiss(feed.crowd)
             self._feeds.pop(prefix, None)
 
     def end_all(self, error: ApiError | None = None, *, prefix: str = "") -> None:
@@ -462,11 +537,12 @@ class Feeds:
     @property
     def watcher_count(self) -> int:
         """How many watchers there are."""
-        return sum(len(feed.watchers) + len(feed.crowd) for feed in self._feeds.values())
+        feeds = self._feeds.values()
+        return sum(len(feed.watchers) + len(feed.crowd.watchers) for feed in feeds)
 
     def _feed(self, prefix: str) -> _Feed:
         feed = self._feeds.get(prefix)
         if feed is None:
-            feed = _Feed(self._store, prefix, lambda: self._feeds.pop(prefix, None))
+            feed = _Feed(self._store, prefix, self._crowds, lambda: self._feeds.pop(prefix, None))
             self._feeds[prefix] = feed
         return feed

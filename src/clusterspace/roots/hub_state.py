@@ -68,7 +68,7 @@ def build_state(
     return HubState(
         store=store,
         catalog=Catalog(builtin_resources(optional_apis)),
-        feeds=Feeds(store),
+        feeds=Feeds(store, clock),
         clock=clock,
         random=SystemRandom(),
         new_uid=lambda: str(uuid.uuid4()),

@@ -24,6 +24,7 @@ import msgspec
 import structlog
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.aio.slices import Slices
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler
 from clusterspace.apiserver.http.messages import Handler, Request, Response
 from clusterspace.apiserver.http.request_info import RequestInfo
@@ -323,6 +324,7 @@ class Recheck:
         self._is_changed = False
         self._are_tokens_changed = False
         self._not_before = 0.0
+        self._slices = Slices()
 
     async def __call__(self, context: RequestContext, rest: RequestHandler) -> Response | None:
         """Keep the request in sight for as long as its answer takes."""
@@ -388,6 +390,9 @@ class Recheck:
 
     async def _look_at(self, requests: Iterator[RequestContext]) -> None:
         for context in requests:
+            # Questions that are answered from memory never wait. One of them in a turn of the loop,
+            # however many are asked at once: else whoever comes waits for so many.
+            await self._slices.next(context.user.name)
             each = self._open.get(context)
             if each is None:
                 continue  # it has ended by itself
@@ -420,8 +425,6 @@ class Recheck:
                 each.ends = math.inf  # and it is over in a moment: it is not ended every tick
             elif self._clock.now() >= each.ends:
                 each.ends = self._clock.now() + UNHEARD_SECONDS  # its issuer sees its end later
-            # Questions that are answered from memory never wait: let others have a turn.
-            await asyncio.sleep(0)
 
     def _next_look(self, context: RequestContext) -> float:
         # Between half of the time and all of it: those that were looked at together part.

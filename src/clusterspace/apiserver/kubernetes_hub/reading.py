@@ -260,7 +260,7 @@ def build_state(
     return HubState(
         store=store,
         catalog=kinds.catalog,
-        feeds=Feeds(store),
+        feeds=Feeds(store, clock),
         clock=clock,
         random=SystemRandom(),
         new_uid=lambda: str(uuid4()),

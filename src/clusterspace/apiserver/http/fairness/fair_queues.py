@@ -112,6 +112,7 @@ class Flow:
         "hand",
         "next_r",
         "seats",
+        "serving",
         "share",
         "tally",
         "waiting",
@@ -131,6 +132,8 @@ class Flow:
         self.share = share
         """It has one part in so many of the level's seats at most; all of them when that is 1."""
         self.seats = self.executing = self.waiting = 0
+        self.serving = 0
+        """Of its seats, those of requests that are under way, and not what they take afterwards."""
         self.next_r = 0.0
 
 
@@ -285,6 +288,7 @@ class FairQueues:
         now = self._monotonic()
         width, queue, flow = ticket.width, ticket.queue, ticket.flow
         self.executing -= 1
+        flow.serving -= width.seats
         flow.tally.executing -= 1
         if queue is None:
             self.without_queue.discard(ticket)
@@ -375,12 +379,16 @@ class FairQueues:
         flow = ticket.flow
         if flow.seats == 0 or flow.share == 1:
             return True
-        most, seats = self.limit // flow.share, flow.seats + ticket.width.most
-        if self._most_per_flow is not None:
-            most = min(most, self._most_per_flow)
-            if seats > SEATS_BESIDE_OTHERS and self._pace.shared_until > self._monotonic():
-                most = min(most, SEATS_BESIDE_OTHERS)
-        return seats <= most
+        if flow.seats + ticket.width.most > self.limit // flow.share:
+            return False
+        if flow.serving == 0 or self._most_per_flow is None:
+            return True
+        # Of these bounds only what is under way counts: who writes one thing after the other would
+        # wait for what the last write has yet to cost.
+        serving = flow.serving + ticket.width.seats
+        if serving > SEATS_BESIDE_OTHERS and self._pace.shared_until > self._monotonic():
+            return False
+        return serving <= self._most_per_flow
 
     # -- counting ----------------------------------------------------------------------------------
 
@@ -437,6 +445,7 @@ class FairQueues:
         self.dispatched += 1
         self.seats_in_use += seats
         flow.seats += seats
+        flow.serving += ticket.width.seats
         tally.executing += 1
         tally.executing_seats += seats
         tally.dispatched += 1

@@ -9,6 +9,7 @@ from clusterspace.apiserver.flow_control import default_objects
 from clusterspace.apiserver.http.fairness.controller import FlowController, Refusals
 from clusterspace.apiserver.http.fairness.fair_queues import ONE_SEAT
 from clusterspace.apiserver.http.fairness.step import (
+    PROMPT_WATCHERS,
     Watches,
     is_from_start,
     list_width,
@@ -241,17 +242,30 @@ def test_a_list_is_as_wide_as_what_is_read_for_it(
 def test_a_write_is_wide_afterwards_when_many_watch() -> None:
     watches = Watches()
     for path, count in (("/api/v1/configmaps", 100), (MAPS, 20), (f"{MAPS}/a", 3)):
-        for _ in range(count):
-            watches.add(read_request("GET", path, "watch=1"))
+        for number in range(count):
+            watches.add(read_request("GET", path, "watch=1"), f"user-{number}")
 
-    assert watches.interested(read_request("PUT", f"{MAPS}/a", "")) == 123
-    assert watches.interested(read_request("POST", MAPS, "")) == 120
-    assert watches.interested(read_request("POST", "/api/v1/namespaces/b/configmaps", "")) == 100
-    assert watches.interested(read_request("POST", "/api/v1/namespaces/b/secrets", "")) == 0
+    assert watches.interested(read_request("PUT", f"{MAPS}/a", "")) == (123, 123)
+    assert watches.interested(read_request("POST", MAPS, "")) == (120, 120)
+    elsewhere = read_request("POST", "/api/v1/namespaces/b/configmaps", "")
+    assert watches.interested(elsewhere) == (100, 100)
+    assert watches.interested(read_request("POST", "/api/v1/namespaces/b/secrets", "")) == (0, 0)
     assert write_width(9, 10) is ONE_SEAT
     width = write_width(2000, 10)
     assert (width.seats, width.final_seats) == (1, 10)
     assert width.final_seats * width.final_seconds == pytest.approx(200 * 0.00025)
+
+
+def test_who_writes_has_no_seats_for_the_crowd_of_somebodys_watches() -> None:
+    watches, writing = Watches(), read_request("POST", MAPS, "")
+    removals = [watches.add(read_request("GET", MAPS, "watch=1"), "flood") for _ in range(2000)]
+    removals.append(watches.add(read_request("GET", MAPS, "watch=1"), "carl"))
+
+    assert watches.interested(writing) == (2001, PROMPT_WATCHERS + 1)
+
+    for remove in removals:
+        remove()
+    assert watches.interested(writing) == (0, 0)
 
 
 def test_only_a_watch_from_the_start_is_a_list() -> None:

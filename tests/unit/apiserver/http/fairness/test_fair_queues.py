@@ -204,6 +204,23 @@ def test_beside_others_one_flow_has_no_more_than_may_become_ready_at_once() -> N
     assert sum(begun(flood)) == 9
 
 
+def test_who_writes_one_thing_after_the_other_does_not_wait_for_what_the_last_one_costs() -> None:
+    stage = Stage(100, share=2, most_per_flow=16)
+    stage.ask("carl")
+    write = stage.ask("jane", Width(1, 10, 0.1))
+    assert write is not None
+    stage.level.finish(write)
+    assert stage.flow("jane").seats == 10
+
+    read = stage.ask("jane")
+
+    assert read is not None
+    assert read.has_begun
+    # Half of the level is the bound all the same: others must find seats.
+    more = [stage.ask("jane", Width(1, 10, 0.1)) for _ in range(4)]
+    assert sum(begun(more)) == 3
+
+
 def test_seats_after_a_write_are_kept_while_its_watchers_are_told() -> None:
     stage = Stage(5)
     write = stage.ask("jane", Width(1, 5, 0.1))
