@@ -54,7 +54,10 @@ async def loot(site: Site) -> Loot:
 
 
 async def run(site: Site, loot: Loot, *, seed: int, count: int) -> tuple[Counter[str], list[str]]:
-    """Make so many requests, some at once; return the codes, and what was leaked to whom."""
+    """Make so many requests, some at once; return the codes, and what was leaked to whom.
+
+    An answer that nobody meant to give counts as a leak: it says what nobody has looked at.
+    """
     rest = islice(attempts(Random(seed), loot), count)
     codes: Counter[str] = Counter()
     leaks: list[str] = []
@@ -65,6 +68,9 @@ async def run(site: Site, loot: Loot, *, seed: int, count: int) -> tuple[Counter
             foreign = foreign_in(attempt.user, shown_by(shown))
             codes[f"{attempt.user} {shown.status}"] += 1
             leaks.extend(f"{attempt} was shown {each}" for each in foreign)
+            # A watch from a version that is none has this answer from Kubernetes, too.
+            if shown.status == 500 and b"strconv.ParseUint" not in shown.body:
+                leaks.append(f"{attempt} was answered {shown}: {shown.body!r}")
 
     async with asyncio.TaskGroup() as group:
         for _ in range(AT_ONCE):
@@ -77,7 +83,6 @@ async def test_a_thousand_random_requests_show_nobody_else_s_bytes(site: Site, l
 
     assert leaks == []
     assert sum(codes.values()) == REQUESTS
-    assert not [code for code in codes if code.endswith("500")], codes
     for user in TOKENS:
         # Both were shown a good deal, and both were refused a good deal.
         assert codes[f"{user} 200"] > REQUESTS / 20, codes
