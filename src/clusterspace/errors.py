@@ -49,6 +49,7 @@
     ├── CannotLeave                  a cluster that cannot be taken out now, and what it waits for
     ├── CannotPromote                an object that is not taken over, and why
     ├── CannotProve                  what ran before and after cannot be compared, and why
+    ├── CannotMigrate                a plan that is not carried out, or not further, and why
     ├── CannotInstall                an API server that cannot be made the hub, and why
     ├── UnusableStatement            SQL that is not run, or was ended, and why
     ├── BlindWrite                   a write of ours that could undo what somebody else wrote
@@ -491,6 +492,8 @@ class CannotProve(ClusterspaceError):
         super().__init__(f"cluster {cluster}: {why}" if cluster else why)
         self.cluster = cluster
         self.why = why
+class CannotMigrate(ClusterspaceError):
+    """A plan cannot be made, carried out or taken back; the message names the place and the cure."""
 
 
 class BlindWrite(ClusterspaceError):

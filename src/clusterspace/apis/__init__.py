@@ -8,6 +8,7 @@ tunnels.py           through which servers Pull clusters are reached
 policies.py          policies: which objects they mean, what the hub adds and refuses
 overrides.py         override policies: what no override may change, what the hub refuses
 fleet_placements.py  ClusterResourcePlacements: names, states, what the hub adds and refuses
+migrations.py        what the hub keeps of a live cluster that is taken in, and of how it was before
 works.py             bindings and Works: one template on its clusters; what never leaves its place
 kinds.py             the kinds we know something about, and where their pods are specified
 stamps.py            the labels, annotations and names by which these find each other

@@ -1,6 +1,7 @@
 """What propagation writes on objects so that they find each other: labels, annotations, names.
 
 All of it is Karmada's, letter for letter: its tools look for these words and compute these names.
+One word is ours, for what Karmada does not have.
 """
 
 from typing import Final
@@ -35,6 +36,9 @@ WORK_NAME: Final = "work.karmada.io/name"
 CONFLICT_RESOLUTION: Final = "work.karmada.io/conflict-resolution"
 OVERWRITE: Final = "overwrite"
 """Its value on what takes over an object that is on a member already."""
+
+MIGRATION: Final = "migration.clusterspace.io/migration"
+"""Annotation of a template that a migration made, with its name; on the member, too."""
 
 TEMPLATE_UID: Final = "resourcetemplate.karmada.io/uid"
 TEMPLATE_GENERATION: Final = "resourcetemplate.karmada.io/generation"

@@ -132,6 +132,7 @@ _STAMP_ANNOTATIONS: Final = frozenset(
         stamps.WORK_NAMESPACE,
         stamps.WORK_NAME,
         stamps.CONFLICT_RESOLUTION,
+        stamps.MIGRATION,
         stamps.TEMPLATE_UID,
         stamps.TEMPLATE_GENERATION,
     }

@@ -1,10 +1,19 @@
 """A whole live cluster taken in: discovered, planned, taken over, proved, and given back.
 
-It stands above the flows: it reads the member as `execution` would write to it, and writes to the
-hub what people would write, templates and policies. Nothing below knows that it exists.
+    member ──> selection ──> judgement ──> plan (a file) ──> apply ──> proof         undo
 
+plan.py             the file: entries that people edit, how it is read, what is refused in it
+selection.py        which objects are taken, which are left and why; in which order
 ownership.py        whose an object is today: the marks of tools, operators and hubs, read
+judgement.py        what a takeover would do to an object: dry runs on hub and member
+planning.py         a plan made for a live cluster, page by page
+progress.py         what the hub keeps: Migration, MigrationItems, originals in Secrets
+apply.py            a plan carried out, from wherever it stands
+undo.py             a migration taken back, as a whole or one object of it
 snapshots.py        the identities of what runs, recorded page by page, and as a file
 proof.py            two snapshots compared: changed, gone, new, not seen, explained
 proof_documents.py  that comparison as text, JSON and HTML
+
+It stands above the flows: it reads the member as `execution` would write to it, and writes to the
+hub what people would write, templates and policies. Nothing below knows that it exists.
 """

@@ -15,6 +15,7 @@ import structlog
 
 from clusterspace.aio.clocks import Alarm
 from clusterspace.apis import stamps
+from clusterspace.apis.migrations import GROUP as MIGRATIONS
 from clusterspace.apis.clusters import CLUSTERS, SecretRef, impersonator_ref_of, secret_ref_of
 from clusterspace.apis.fleet_placements import (
     RESOURCE_INDEX,
@@ -81,7 +82,7 @@ _OWN_GROUPS: Final = frozenset(
         "apps", "autoscaling", "cluster", "config", "networking", "policy", "remedy", "search",
         "work",
     )
-) | {"cluster.kubernetes-fleet.io", "placement.kubernetes-fleet.io"}  # fmt: skip
+) | {"cluster.kubernetes-fleet.io", "placement.kubernetes-fleet.io", MIGRATIONS}  # fmt: skip
 """Groups of the control plane itself."""
 
 _SKIPPED: Final = frozenset(
