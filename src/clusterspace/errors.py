@@ -492,8 +492,10 @@ class CannotProve(ClusterspaceError):
         super().__init__(f"cluster {cluster}: {why}" if cluster else why)
         self.cluster = cluster
         self.why = why
+
+
 class CannotMigrate(ClusterspaceError):
-    """A plan cannot be made, carried out or taken back; the message names the place and the cure."""
+    """A plan cannot be made, carried out or taken back; the message names place and cure."""
 
 
 class BlindWrite(ClusterspaceError):

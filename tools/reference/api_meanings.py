@@ -69,6 +69,17 @@ WRITTEN: Final[Mapping[GroupKind, str]] = {
 }
 """Kinds that our controllers write for each other: to look at, not to edit."""
 
+BY_COMMANDS: Final[Mapping[GroupKind, str]] = {
+    ("migration.clusterspace.io", "Migration"): (
+        "A live cluster that is taken in by a plan: which one, and how far that is. "
+        "`spec.paused` is what people may set."
+    ),
+    ("migration.clusterspace.io", "MigrationItems"): (
+        "Two hundred objects of such a plan, and what became of each."
+    ),
+}
+"""Kinds that `clusterspace migrate` writes, and goes on by."""
+
 FOR_OTHERS: Final[Mapping[GroupKind, str]] = {
     ("multicluster.x-k8s.io", "ClusterProfile"): "KubeFleet",
     (_PLACEMENT, "AppliedWork"): "KubeFleet",

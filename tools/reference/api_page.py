@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from tools.reference.api_meanings import (
     ACTED_ON,
+    BY_COMMANDS,
     FIELDS,
     FOR_OTHERS,
     LEFT_OUT,
@@ -64,6 +65,8 @@ def acts(key: GroupKind) -> str:
         return "our controllers"
     if key in WRITTEN:
         return "our controllers, which write it"
+    if key in BY_COMMANDS:
+        return "`clusterspace migrate`, which writes it"
     other = unenforced.UNATTENDED.get(key) or FOR_OTHERS[key]
     return f"{other}'s controllers only"
 
@@ -159,6 +162,11 @@ def _lines() -> Iterator[str]:
     yield table(
         ("kind", "what it is"),
         [(f"{kind} ({group})", says) for (group, kind), says in WRITTEN.items()],
+    )
+    yield "\n## Written by commands\n"
+    yield table(
+        ("kind", "what it is"),
+        [(f"{kind} ({group})", says) for (group, kind), says in BY_COMMANDS.items()],
     )
 
 

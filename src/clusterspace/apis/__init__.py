@@ -1,4 +1,4 @@
-"""Our own kinds: Karmada's, KubeFleet's and about.k8s.io's, one module per noun; pure.
+"""Our own kinds: Karmada's, KubeFleet's, about.k8s.io's and migrations, one module per noun; pure.
 
 crds/                their CustomResourceDefinitions, a YAML file each
 clusters.py, member_clusters.py  a cluster and whose its credentials are; the declarative way in

@@ -30,9 +30,6 @@ ORIGINALS_TYPE: Final = f"{GROUP}/originals"
 NAME_LABEL: Final = f"{GROUP}/name"
 """Label of everything that the hub keeps for a migration, with its name."""
 
-MOST_NAME: Final = 40
-"""Letters of a migration's name; what is named after it has to fit into 63."""
-
 
 def items_name(migration: str, chunk: int) -> str:
     """Return the name of a chunk of a migration's items."""

@@ -56,6 +56,7 @@ SECTIONS: Final = {
         "taint": Verb("clusters:taint", "Set or remove taints of a cluster."),
     },
     "Workloads": {
+        "migrate": Verb("migrate:migrate", "Take a whole live cluster in, or give it back."),
         "promote": Verb("workloads:promote", "Take over what already runs on a cluster."),
         "resume": Verb("workloads:resume", "Let paused deletions on a cluster go on."),
         "why": Verb("why:why", "Say why an object is where it is."),

@@ -5,13 +5,11 @@ written before the template: a template that is there first could be claimed by 
 go where nobody wants it.
 """
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from clusterspace.aio.clocks import Clock, SystemClock
-from clusterspace.apis.clusters import WORKS, conditions_of, is_pull
+from clusterspace.apis.clusters import WORKS, conditions_of
 from clusterspace.client.discovery import Discovery
 from clusterspace.client.endpoints import Network
 from clusterspace.client.requests import ResourcePath
@@ -35,7 +33,6 @@ from clusterspace.fleet.execution.prune import (
 )
 from clusterspace.fleet.execution.takeover import FIELD_MANAGER, is_managed, owner_text, plan_update
 from clusterspace.fleet.membership import manifests
-from clusterspace.fleet.membership.connections import read_settings
 from clusterspace.fleet.propagation.explanation import find_named
 from clusterspace.kube.conditions import set_condition
 from clusterspace.kube.objects import (
@@ -49,7 +46,8 @@ from clusterspace.kube.objects import (
     with_metadata,
     with_value,
 )
-from clusterspace.roots.clients import command_rules, open_client
+from clusterspace.roots.clients import open_client
+from clusterspace.roots.cluster_migration import open_member
 from clusterspace.roots.membership import Progress
 
 _FOR_REAL: Final = WriteOptions()
@@ -94,7 +92,9 @@ async def look(request: PromoteRequest, hub: ConnectionSettings) -> Prospect:
         resource = find_named(served, request.kind)
         namespace = request.namespace if resource.namespaced else ""
         path = ResourcePath(resource.group_version_resource, namespace, request.name)
-        async with _open_member(request, hub_client) as member:
+        async with open_member(
+            hub_client, request.cluster, request.member, request.member_cidrs
+        ) as member:
             live = await member.get(path)
             if is_managed(live):
                 space, work = work_key_of(live)
@@ -149,22 +149,6 @@ async def promote(
     if written is not None:
         progress(f"{written.policy.get('kind')} ({_key(written.policy)}) is created successfully")
     progress(f'Resource "{prospect.path.resource}"({_key(template)}) is promoted successfully')
-
-
-@asynccontextmanager
-async def _open_member(
-    request: PromoteRequest, hub_client: ClusterClient
-) -> AsyncGenerator[ClusterClient]:
-    cluster = await hub_client.get(manifests.cluster_path(request.cluster))
-    settings = request.member
-    if settings is None and is_pull(cluster):
-        why = f"the hub has no way into {request.cluster}: --cluster-kubeconfig gives it one"
-        raise CannotPromote(why)
-    if settings is None:
-        rules = command_rules(hub_client.connection.settings, request.member_cidrs)
-        settings = await read_settings(hub_client, cluster, rules)
-    async with open_client(settings) as member:
-        yield member
 
 
 async def _write_policy(

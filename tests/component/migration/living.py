@@ -15,8 +15,8 @@ from clusterspace.fleet.migration.apply import Application, ApplyOptions
 from clusterspace.fleet.migration.plan import MigrationPlan
 from clusterspace.fleet.migration.planning import PlanRequest, make_judge, plan_cluster
 from clusterspace.fleet.migration.progress import MigrationStore, State
-from clusterspace.fleet.migration.undo import UndoOptions, Undoing
-from clusterspace.kube.objects import Object, metadata_of, name_of
+from clusterspace.fleet.migration.undo import Undoing, UndoOptions
+from clusterspace.kube.objects import Object, metadata_of, name_of, without_value
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.builders import (
     CONFIG_MAPS,
@@ -144,9 +144,11 @@ async def state_of(client: ClusterClient, *, is_whole: bool = True) -> dict[str,
             if str(metadata.get("namespace", "")).startswith(("kube-", "karmada-", "fleet-")):
                 continue
             if not is_whole:
-                hidden = ("resourceVersion", "managedFields")
+                # A Deployment counts changes of its annotations as well: it has two more, ours put
+                # on and taken off.
+                hidden = ("resourceVersion", "managedFields", "generation")
                 kept = {key: value for key, value in metadata.items() if key not in hidden}
-                each = {**each, "metadata": kept}
+                each = without_value({**each, "metadata": kept}, "status", "observedGeneration")
             found[f"{resource.resource} {metadata.get('namespace', '')}/{name_of(each)}"] = each
     return found
 
@@ -208,7 +210,7 @@ async def apply_plan(site: Site, plan: MigrationPlan, **options: Any) -> Counter
     cluster = await site.fleet.cluster(WEST)
     judge = await make_judge(site.hub, site.member, cluster, plan.name, 8)
     application = Application(
-        store, site.member, judge, ApplyOptions(**{"patience": 30.0, **options}), SystemClock()
+        store, site.member, judge, ApplyOptions(patience=30.0, **options), SystemClock()
     )
     return await application.run()
 
@@ -220,7 +222,18 @@ async def undo_plan(site: Site, name: str, **options: Any) -> Counter[State]:
         MigrationStore(site.hub, name),
         site.member,
         served,
-        UndoOptions(**{"patience": 30.0, **options}),
+        UndoOptions(patience=30.0, **options),
         SystemClock(),
     )
     return await undoing.run()
+
+
+def differences(before: Any, after: Any, place: str = "") -> list[str]:
+    """Return where two states differ, field by field: an assertion that people can read."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        return [
+            found
+            for key in sorted({*before, *after}, key=str)
+            for found in differences(before.get(key), after.get(key), f"{place}.{key}")
+        ]
+    return [] if before == after else [f"{place}: {before!r} -> {after!r}"]

@@ -4,15 +4,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.component.migration.living import Site, hpa, living_cluster, plan_of
+from tests.component.migration.living import Site, living_cluster, plan_of
 
-from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.migration.plan import (
     MigrationPlan,
     PlanItem,
     Verdict,
-    read_plan,
-    write_plan,
 )
 
 
@@ -33,4 +30,3 @@ async def test_a_plan_touches_neither_the_member_nor_the_hub(site: Site) -> None
 
     assert (await site.member_state(), await site.hub_state()) == before
     assert {each.verdict for each in plan.spec.items} == {Verdict.SAME}
-    print(write_plan(plan))

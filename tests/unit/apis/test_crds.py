@@ -68,9 +68,11 @@ ACTING = frozenset(
         "works",
         "clusterresourcesnapshots",
         "clusterschedulingpolicysnapshots",
+        "migrations",
+        "migrationitems",
     }
 )
-"""What our controllers act on, or write."""
+"""What our controllers and commands act on, or write."""
 
 WRITTEN_BY_THEIRS = frozenset(
     {
@@ -109,7 +111,7 @@ def test_no_short_name_of_ours_is_a_builtin_kinds():
     assert ours & builtin == set(), "kubectl warns everybody who uses it"
 
 
-def test_all_groups_of_karmada_and_kubefleet_are_served():
+def test_all_groups_of_karmada_and_kubefleet_are_served_and_one_of_ours():
     groups = {each["spec"]["group"] for each in OURS.values()}
 
     assert groups == {
@@ -130,6 +132,7 @@ def test_all_groups_of_karmada_and_kubefleet_are_served():
         "cluster.kubernetes-fleet.io",
         "placement.kubernetes-fleet.io",
         "about.k8s.io",
+        "migration.clusterspace.io",  # ours alone
     }
 
 

@@ -10,6 +10,7 @@ membership.py   `join`, `unjoin` (the hub reaches the cluster), `register`, `unr
 tokens.py       `token`: let clusters register themselves
 clusters.py     `clusters`, `cordon`, `uncordon`, `taint`, `kubeconfig`
 
+migrate.py      `migrate`: a whole live cluster planned, taken in and given back
 workloads.py    `promote`, `resume`
 why.py          `why`: an object followed to its clusters, or back from one
 diff.py         `diff`: one object across all clusters, and which of them differ

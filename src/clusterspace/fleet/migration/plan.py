@@ -256,11 +256,8 @@ def read_plan(text: bytes, where: str) -> MigrationPlan:
 
 def _refuse_nonsense(plan: MigrationPlan, where: str) -> None:
     """Raise for what can be read and cannot be: names twice, an order that is none."""
-    problems = dns1123_label_problems(plan.name)
-    if problems or len(plan.name) > migrations.MOST_NAME:
-        most = f"is longer than {migrations.MOST_NAME} letters"
-        why = problems[0] if problems else most
-        raise CannotMigrate(f"{where}: metadata.name {plan.name!r}: {why}")
+    for problem in dns1123_label_problems(plan.name):
+        raise CannotMigrate(f"{where}: metadata.name {plan.name!r}: {problem}")
     seen: dict[tuple[str, str, str, str], int] = {}
     rank = 0
     for index, item in enumerate(plan.spec.items):

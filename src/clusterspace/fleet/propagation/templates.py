@@ -15,7 +15,6 @@ import structlog
 
 from clusterspace.aio.clocks import Alarm
 from clusterspace.apis import stamps
-from clusterspace.apis.migrations import GROUP as MIGRATIONS
 from clusterspace.apis.clusters import CLUSTERS, SecretRef, impersonator_ref_of, secret_ref_of
 from clusterspace.apis.fleet_placements import (
     RESOURCE_INDEX,
@@ -29,6 +28,7 @@ from clusterspace.apis.fleet_placements import (
     parent_of,
 )
 from clusterspace.apis.kinds import SECRET, kind_of
+from clusterspace.apis.migrations import GROUP as MIGRATIONS
 from clusterspace.apis.policies import ResourceSelector
 from clusterspace.apis.works import (
     TemplateReference,

@@ -1,0 +1,260 @@
+"""`migrate` put together: clients opened, a lease for whoever applies or undoes, one run.
+
+Of several that apply or undo one migration, one works and the others wait for their turn; when it
+dies the next goes on. Whose rights are used is the operator's own: on the hub those of the given
+kubeconfig, on the member those of --cluster-kubeconfig, else the hub's. That is why no controller
+does it: whoever could write a Migration could have it do anything.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from random import SystemRandom
+from typing import Any, Final
+
+from clusterspace.aio.clocks import SystemClock
+from clusterspace.apis.clusters import is_pull
+from clusterspace.apis.migrations import MIGRATIONS, ORIGINALS_NAMESPACE
+from clusterspace.client.discovery import Discovery
+from clusterspace.client.endpoints import Network
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import ClusterClient
+from clusterspace.client.settings import ConnectionSettings
+from clusterspace.controllers.commit import commit_change
+from clusterspace.controllers.leases import LEASES, Candidacy, LeaderElection, LeaseTimings
+from clusterspace.errors import AlreadyExists, CannotMigrate, CannotPromote
+from clusterspace.fleet.membership import manifests
+from clusterspace.fleet.membership.connections import read_settings
+from clusterspace.fleet.migration import apply as applying
+from clusterspace.fleet.migration import planning, undo
+from clusterspace.fleet.migration.plan import MigrationPlan
+from clusterspace.fleet.migration.planning import (
+    NAMESPACES,
+    PlanRequest,
+    make_judge,
+    plan_cluster,
+    require_cluster,
+    uid_of_cluster,
+)
+from clusterspace.fleet.migration.progress import (
+    Item,
+    MigrationStore,
+    Phase,
+    Record,
+    State,
+    read_record,
+)
+from clusterspace.fleet.migration.undo import Undoing, UndoOptions
+from clusterspace.kube.objects import with_value
+from clusterspace.roots.clients import command_rules, connect, open_client
+from clusterspace.roots.processes import process_identity
+
+_TIMINGS: Final = LeaseTimings()
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """How a command reaches the member."""
+
+    settings: ConnectionSettings | None = None
+    """As its administrator; without these the hub's own way in is used."""
+    cidrs: tuple[Network, ...] = ()
+
+
+@asynccontextmanager
+async def open_member(
+    hub: ClusterClient,
+    name: str,
+    settings: ConnectionSettings | None,
+    cidrs: tuple[Network, ...] = (),
+    election: LeaderElection | None = None,
+) -> AsyncGenerator[ClusterClient]:
+    """Open a client of a member; one with an election writes only while it is won."""
+    cluster = await hub.get(manifests.cluster_path(name))
+    if settings is None and is_pull(cluster):
+        raise CannotPromote(f"the hub has no way into {name}: --cluster-kubeconfig gives it one")
+    if settings is None:
+        settings = await read_settings(hub, cluster, command_rules(hub.connection.settings, cidrs))
+    guard = None if election is None else election.fence(settings.cluster)
+    client = connect(settings, guard=guard)
+    try:
+        yield client
+    finally:
+        await client.connection.close()
+
+
+async def plan(
+    request: PlanRequest,
+    hub: ConnectionSettings,
+    member: Member,
+    progress: planning.Progress = lambda _count, _resource: None,
+) -> MigrationPlan:
+    """Look at a member and say what taking it in would do."""
+    async with (
+        open_client(hub) as hub_client,
+        open_member(hub_client, request.cluster, member.settings, member.cidrs) as member_client,
+    ):
+        now = SystemClock().now()
+        return await plan_cluster(hub_client, member_client, request, now, progress)
+
+
+async def apply(
+    source: MigrationPlan | str,
+    hub: ConnectionSettings,
+    member: Member,
+    options: applying.ApplyOptions,
+    progress: applying.Progress,
+    say: Say,
+) -> Counter[State]:
+    """Carry out a plan, or go on with one that was begun, by its name."""
+    name = source if isinstance(source, str) else source.name
+    async with open_client(hub) as reader:
+        store = MigrationStore(reader, name)
+        if isinstance(source, MigrationPlan):
+            # Before the first write: a plan for another hub or cluster leaves no trace.
+            if (hub_uid := await uid_of_cluster(reader)) != source.spec.hub_uid:
+                raise CannotMigrate(
+                    f"the plan was made for hub {source.spec.hub_uid}, and this is {hub_uid}: "
+                    "plan again with this hub"
+                )
+            async with open_member(
+                reader, source.spec.cluster.name, member.settings, member.cidrs
+            ) as client:
+                await _require_planned(source.spec.cluster.uid, client)
+            await store.begin(source)
+        record = await store.record()
+        if record.is_paused:
+            await commit_change(
+                reader, store.path, lambda found: with_value(found, False, "spec", "paused")
+            )
+
+    async def work(hub_client: ClusterClient, member_client: ClusterClient) -> Counter[State]:
+        await _require_planned(record.cluster_uid, member_client)
+        cluster, _ = await require_cluster(hub_client, member_client, record.cluster)
+        judge = await make_judge(hub_client, member_client, cluster, name, options.at_once)
+        store = MigrationStore(hub_client, name)
+        application = applying.Application(
+            store, member_client, judge, options, SystemClock(), progress
+        )
+        return await application.run()
+
+    return await _in_turn(record, hub, member, work, say)
+
+
+async def take_back(
+    name: str,
+    hub: ConnectionSettings,
+    member: Member,
+    options: UndoOptions,
+    progress: undo.Progress,
+    say: Say,
+) -> Counter[State]:
+    """Give back what a migration took, or one object of it."""
+    async with open_client(hub) as reader:
+        record = await MigrationStore(reader, name).record()
+
+    async def work(hub_client: ClusterClient, member_client: ClusterClient) -> Counter[State]:
+        await _require_planned(record.cluster_uid, member_client)
+        served = await Discovery(hub_client.connection).served()
+        store = MigrationStore(hub_client, name)
+        return await Undoing(store, member_client, served, options, SystemClock(), progress).run()
+
+    return await _in_turn(record, hub, member, work, say)
+
+
+async def pause(name: str, hub: ConnectionSettings) -> None:
+    """Have whoever applies a migration stop after the batch it is at."""
+    async with open_client(hub) as client:
+        store = MigrationStore(client, name)
+        await store.record()
+        await commit_change(
+            client, store.path, lambda found: with_value(found, True, "spec", "paused")
+        )
+
+
+async def forget(name: str, hub: ConnectionSettings) -> None:
+    """Delete what is kept of a migration; what it took stays taken."""
+    async with open_client(hub) as client:
+        store = MigrationStore(client, name)
+        record = await store.record()
+        if record.phase in (Phase.APPLYING.value, Phase.UNDOING.value):
+            raise CannotMigrate(
+                f"migration {name} is {record.phase.lower()}: apply or undo it to its end first"
+            )
+        await store.forget()
+
+
+async def records(hub: ConnectionSettings) -> list[Record]:
+    """Return the migrations there are."""
+    async with open_client(hub) as client:
+        return [read_record(each) for each in await client.list_objects(ResourcePath(MIGRATIONS))]
+
+
+async def details(name: str, hub: ConnectionSettings) -> tuple[Record, list[Item]]:
+    """Return a migration with all of its items."""
+    async with open_client(hub) as client:
+        store = MigrationStore(client, name)
+        record = await store.record()
+        chunks = [await store.chunk(each) for each in range(record.chunks)]
+        return record, [item for chunk in chunks for item in chunk.items]
+
+
+async def _require_planned(uid: str, member: ClusterClient) -> None:
+    found = await uid_of_cluster(member)
+    if found != uid:
+        raise CannotMigrate(
+            f"the plan was made for the cluster with UID {uid}, and these credentials lead to "
+            f"{found}: plan again for that one"
+        )
+
+
+async def _in_turn(
+    record: Record,
+    hub: ConnectionSettings,
+    member: Member,
+    work: Callable[[ClusterClient, ClusterClient], Awaitable[Counter[State]]],
+    say: Say,
+) -> Counter[State]:
+    """Work while we hold the lease of the migration; wait for it as long as another has it."""
+    clock = SystemClock()
+    async with AsyncExitStack() as stack:
+        lease_client = await stack.enter_async_context(open_client(hub))
+        own: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": ORIGINALS_NAMESPACE},
+        }
+        if await lease_client.find(ResourcePath(NAMESPACES, name=ORIGINALS_NAMESPACE)) is None:
+            with suppress(AlreadyExists):
+                await lease_client.create(ResourcePath(NAMESPACES), own)
+        path = ResourcePath(LEASES, ORIGINALS_NAMESPACE, f"migration-{record.name}")
+        candidacy = Candidacy(path, process_identity(), _TIMINGS)
+        election = LeaderElection(lease_client, candidacy, clock=clock, random=SystemRandom())
+        hub_client = connect(hub, clock, guard=election.fence(hub.cluster, is_leases=True))
+        stack.push_async_callback(hub_client.connection.close)
+        opened = open_member(hub_client, record.cluster, member.settings, member.cidrs, election)
+        member_client = await stack.enter_async_context(opened)
+        done: list[Counter[State]] = []
+
+        async def lead(_epoch: int) -> None:
+            done.append(await work(hub_client, member_client))
+
+        async def tell_of_waiting() -> None:
+            await clock.sleep(1.0)
+            if not election.is_leader:
+                say(f"somebody else is at work on migration {record.name}; waiting for our turn")
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                waiting = group.create_task(tell_of_waiting(), name="tell of waiting")
+                try:
+                    await election.lead(lead)
+                finally:
+                    waiting.cancel()
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None  # the first is the reason
+        return done[0]

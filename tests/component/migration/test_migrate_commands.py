@@ -1,0 +1,138 @@
+"""`clusterspace migrate`, typed as people type it, against a running hub and a live member."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+import yaml
+from click.testing import CliRunner, Result
+from tests.component.migration.living import (
+    SHOP,
+    WEST,
+    Site,
+    differences,
+    living_cluster,
+    state_of,
+)
+
+from clusterspace.apis.migrations import ITEMS, MIGRATIONS, ORIGINALS_NAMESPACE, ORIGINALS_TYPE
+from clusterspace.cli.commands.migrate import migrate
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import ListOptions
+from clusterspace.fleet.execution.takeover import is_managed
+from clusterspace.testing.builders import DEPLOYMENTS, SECRETS
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+WEB = ResourcePath(DEPLOYMENTS, SHOP, "web")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    async with living_cluster(tmp_path_factory.mktemp("site")) as site:
+        yield site
+
+
+async def typed(site: Site, *words: str) -> Result:
+    hub = ("--kubeconfig", str(site.fleet.directory / "hub" / "kubeconfig"))
+    return await asyncio.to_thread(CliRunner().invoke, migrate, [*words, *hub])
+
+
+async def test_from_a_plan_to_the_end_and_back(site: Site, tmp_path: Path) -> None:
+    before = await state_of(site.member, is_whole=False)
+    file = tmp_path / "west.yaml"
+
+    planned = await typed(site, "plan", "-C", WEST, "--name", "tour", "-f", str(file))
+    assert planned.exit_code == 0, planned.output
+    assert "8 of 8 objects of west would be taken" in planned.output
+    assert "hunter2" not in file.read_text()
+    assert "aHVudGVyMg" not in file.read_text()
+
+    applied = await typed(site, "apply", str(file))
+    assert applied.exit_code == 0, applied.output
+    assert "migration tour: 8 taken" in applied.output
+    again = await typed(site, "apply", "tour")
+    assert "migration tour: 8 taken" in again.output, again.output
+
+    listed = await typed(site, "status")
+    assert ["tour", WEST, "Applied", "8/8"] in [each.split() for each in listed.output.splitlines()]
+    shown = json.loads((await typed(site, "status", "tour", "-o", "json")).output)
+    assert {each["state"] for each in shown["items"]} == {"Taken"}
+
+    secrets = await site.hub.list_objects(
+        ResourcePath(SECRETS, ORIGINALS_NAMESPACE),
+        ListOptions(field_selector=f"type={ORIGINALS_TYPE}"),
+    )
+    assert secrets
+    assert "hunter2" not in str(secrets)
+
+    one = await typed(site, "undo", "tour", "Deployment/shop/web")
+    assert "migration tour: " in one.output, one.output
+    assert not is_managed(await site.member.get(WEB))
+    assert await site.hub.find(WEB) is None
+
+    undone = await typed(site, "undo", "tour")
+    assert "migration tour: 8 undone" in undone.output, undone.output
+    assert differences(before, await state_of(site.member, is_whole=False)) == []
+
+    forgotten = await typed(site, "forget", "tour", "--yes")
+    assert forgotten.exit_code == 0, forgotten.output
+    for place in (ResourcePath(MIGRATIONS), ResourcePath(ITEMS)):
+        assert await site.hub.list_objects(place) == []
+    assert (
+        await site.hub.list_objects(
+            ResourcePath(SECRETS, ORIGINALS_NAMESPACE),
+            ListOptions(field_selector=f"type={ORIGINALS_TYPE}"),
+        )
+        == []
+    )
+
+
+async def test_a_plan_for_another_cluster_or_hub_leaves_no_trace(
+    site: Site, tmp_path: Path
+) -> None:
+    told = await typed(site, "plan", "-C", WEST, "--name", "stray", "-o", "yaml")
+    document = yaml.safe_load(told.stdout)
+    for field, sentence in (
+        ("hubUID", "the plan was made for hub elsewhere, and this is "),
+        ("cluster", "the plan was made for the cluster with UID elsewhere, and these credentials"),
+    ):
+        stray = {**document, "spec": {**document["spec"]}}
+        if field == "hubUID":
+            stray["spec"]["hubUID"] = "elsewhere"
+        else:
+            stray["spec"]["cluster"] = {"name": WEST, "uid": "elsewhere"}
+        file = tmp_path / f"{field}.yaml"
+        file.write_text(yaml.safe_dump(stray))
+
+        refused = await typed(site, "apply", str(file))
+
+        assert refused.exit_code == 1
+        assert sentence in refused.output
+    assert await site.hub.find(ResourcePath(MIGRATIONS, name="stray")) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("apply", "nowhere"), "the hub has no migration nowhere: `clusterspace migrate status`"),
+        (("apply", "no/such.yaml"), "there is no file no/such.yaml"),
+        (("undo", "nowhere"), "the hub has no migration nowhere"),
+        (("pause", "nowhere"), "the hub has no migration nowhere"),
+        (("forget", "nowhere", "-y"), "the hub has no migration nowhere"),
+        (("plan", "-C", "nowhere"), "`clusterspace clusters` shows those there are"),
+        (("plan", "-C", WEST, "--kinds", "spoons"), "--kinds: west serves nothing called spoons"),
+        (("plan", "-C", WEST, "--name", "Not a name"), "Invalid value for --name"),
+    ],
+)
+async def test_what_cannot_be_done_is_said_in_a_sentence(
+    site: Site, words: tuple[str, ...], sentence: str
+) -> None:
+    told = await typed(site, *words)
+
+    assert told.exit_code in (1, 2)
+    assert sentence in told.output
+    assert "Traceback" not in told.output
