@@ -146,13 +146,12 @@ async def test_a_put_is_told_as_well(site: Site, address: str) -> None:
 async def test_a_kind_that_only_another_projects_controllers_act_on_is_told(
     site: Site, address: str
 ) -> None:
-    path = "/apis/apps.karmada.io/v1alpha1/workloadrebalancers?dryRun=All"
-    workload = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "namespace": "a"}
+    path = "/apis/remedy.karmada.io/v1alpha1/remedies?dryRun=All"
     body = {
-        "apiVersion": "apps.karmada.io/v1alpha1",
-        "kind": "WorkloadRebalancer",
-        "metadata": {"name": "anew"},
-        "spec": {"workloads": [workload]},
+        "apiVersion": "remedy.karmada.io/v1alpha1",
+        "kind": "Remedy",
+        "metadata": {"name": "calm"},
+        "spec": {"actions": ["TrafficControl"]},
     }
 
     _, warning = await Operator(site, address).ask("POST", path, body)

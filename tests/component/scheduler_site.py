@@ -15,6 +15,7 @@ from clusterspace.apis.works import RESOURCE_BINDINGS, clusters_of
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, ClusterClient, DeleteOptions
 from clusterspace.controllers.commit import commit
+from clusterspace.controllers.controller import Reconciler
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, Informer
 from clusterspace.errors import Conflict
@@ -28,24 +29,29 @@ SECONDS = 30.0
 
 @dataclass
 class Running:
-    """A scheduler at work."""
+    """A scheduler at work, with those beside it that were asked for."""
 
     scheduler: Scheduler
     clusters: Informer
     events: EventRecorder
     task: asyncio.Task[None]
+    beside: asyncio.Task[None] | None = None
 
 
 @asynccontextmanager
 async def running_scheduler(
-    hub_client: ClusterClient, writer: Client | None = None
+    hub_client: ClusterClient,
+    writer: Client | None = None,
+    beside: Callable[[HubCaches, EventRecorder], Reconciler] | None = None,
 ) -> AsyncGenerator[Running]:
-    """Run one life of the scheduler; its task ends when it is killed."""
+    """Run one life of the scheduler and of what is beside it; a task ends when it is killed."""
     caches, clock = HubCaches(hub_client), SystemClock()
     events = EventRecorder(hub_client, component="default-scheduler", clock=clock)
     scheduler = Scheduler(writer or hub_client, caches, events, clock)
-    async with reconciling(caches, scheduler) as (task,):
-        yield Running(scheduler, caches.informer(CLUSTERS), events, task)
+    others = () if beside is None else (beside(caches, events),)
+    async with reconciling(caches, scheduler, *others) as (task, *tasks):
+        clusters = caches.informer(CLUSTERS)
+        yield Running(scheduler, clusters, events, task, next(iter(tasks), None))
 
 
 @dataclass

@@ -215,7 +215,7 @@ def test_a_deployment_reaches_both_members_and_its_status_comes_back(stage: Stag
     )
 
 
-def test_a_kind_that_only_karmada_acts_on_is_acted_on(stage: Stage) -> None:
+def test_a_workload_rebalancer_is_acted_on(stage: Stage) -> None:
     test_a_deployment_reaches_both_members_and_its_status_comes_back(stage)
     workload = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
     body = {

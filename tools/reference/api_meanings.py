@@ -38,6 +38,10 @@ ACTED_ON: Final[Mapping[GroupKind, str]] = {
         "what was decided."
     ),
     (_KARMADAS_WORK, "ClusterResourceBinding"): "The same for a template without a namespace.",
+    ("apps.karmada.io", "WorkloadRebalancer"): (
+        "Has the workloads it names placed anew, as if they had just come: replicas are shared out "
+        "by what is free now. It acts once for each, on what was placed before it was made."
+    ),
     (_KARMADAS_WORK, "Work"): (
         "What one cluster must hold, in namespace `karmada-es-NAME`, and what it reported back. "
         "The controllers write it."
@@ -210,6 +214,23 @@ _MEMBER: Final = {
 }
 
 FIELDS: Final[Mapping[GroupKind, Mapping[str, str]]] = {
+    ("apps.karmada.io", "WorkloadRebalancer"): {
+        "spec.workloads": "What is placed anew; the list may be edited later.",
+        "spec.workloads.namespace": "Empty for what has none.",
+        "spec.ttlSecondsAfterFinished": (
+            "When the rebalancer itself is deleted, counted from its finish; never if unset."
+        ),
+        "status.observedGeneration": "The generation that `observedWorkloads` is about.",
+        "status.observedWorkloads": (
+            "What became of each. One that succeeded stays listed when it leaves the spec."
+        ),
+        "status.observedWorkloads.result": (
+            "`Successful`: its binding was asked for. `Failed`: there is none, which is not tried "
+            "again."
+        ),
+        "status.observedWorkloads.reason": "`ReferencedBindingNotFound`.",
+        "status.finishTime": "When every workload had a result.",
+    },
     ("cluster.karmada.io", "Cluster"): {
         "spec.apiEndpoint": "Its address: https.",
         "spec.id": "Which cluster it is, whatever it is called. It cannot change.",

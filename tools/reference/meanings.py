@@ -268,6 +268,7 @@ REASONS: Final = {
     "ReflectStatusSucceed": "The status of the object on the member is on its Work.",
     "RemoveExecutionSpaceSucceed": "The cluster has left, and its namespace on the hub is gone.",
     "RemovingResources": "What was placed on the member will be removed.",
+    "RescheduleTriggered": "A WorkloadRebalancer has it placed anew.",
     "ResourceAvailable": "Everything is available on every cluster.",
     "ResourceAvailableUnknown": "Some clusters have not told whether everything is available.",
     "ResourceNotAvailableYet": "Something is not available yet; the message says what and where.",

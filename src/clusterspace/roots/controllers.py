@@ -35,6 +35,7 @@ from clusterspace.fleet.propagation.dependencies import DependencyDistributor
 from clusterspace.fleet.propagation.detector import Detector, PolicyLifecycle
 from clusterspace.fleet.propagation.namespaces import NamespaceWorks
 from clusterspace.fleet.propagation.placements.controller import PlacementController
+from clusterspace.fleet.propagation.rebalancer import RebalancerController
 from clusterspace.fleet.propagation.scheduler.controller import Scheduler
 from clusterspace.fleet.propagation.statuses import BindingStatuses
 from clusterspace.fleet.propagation.works.controller import BindingWorks
@@ -63,6 +64,7 @@ def propagation_controllers(
         DependencyDistributor(hub, caches, events, random=random),
         PlacementController(hub, caches, events, clock, random=random),
         Scheduler(hub, caches, events, clock),
+        RebalancerController(hub, caches, events, clock),
         BindingWorks(hub, caches, events, clock),
         NamespaceWorks(hub, caches, events),
         BindingStatuses(hub, caches, events, clock),

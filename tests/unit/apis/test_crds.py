@@ -63,6 +63,7 @@ ACTING = frozenset(
         "overridepolicies",
         "clusteroverridepolicies",
         "clusterresourceplacements",
+        "workloadrebalancers",
         "resourcebindings",
         "clusterresourcebindings",
         "works",

@@ -48,7 +48,6 @@ _KUBEFLEETS: Final = "KubeFleet"
 _PLACEMENT: Final = "placement.kubernetes-fleet.io"
 
 UNATTENDED: Final[Mapping[tuple[str, str], str]] = {
-    ("apps.karmada.io", "WorkloadRebalancer"): _KARMADAS,
     ("autoscaling.karmada.io", "CronFederatedHPA"): _KARMADAS,
     ("autoscaling.karmada.io", "FederatedHPA"): _KARMADAS,
     ("config.karmada.io", "ResourceInterpreterCustomization"): _KARMADAS,

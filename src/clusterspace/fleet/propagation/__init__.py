@@ -9,6 +9,7 @@ Controllers, each with the decisions it takes; a folder where those are many:
                      policies, until nothing follows one
     dependencies.py  DependencyDistributor: what a template needs, brought along
     scheduler/       Scheduler: binding to clusters: filter, score, select, divide
+    rebalancer.py    RebalancerController: WorkloadRebalancers have workloads placed anew
     works/           BindingWorks: binding to one Work per cluster, and away with stale ones
     namespaces.py    NamespaceWorks: every namespace, on every cluster
     statuses.py      BindingStatuses: Works back to binding back to template
