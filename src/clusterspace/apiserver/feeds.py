@@ -6,6 +6,7 @@ watcher. Nobody waits for a slow watcher: it gets 410 and is cut off.
 """
 
 import asyncio
+from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Hashable, Iterator
 from contextlib import contextmanager
@@ -37,7 +38,7 @@ CROWD_PAUSE_SECONDS: Final = 0.001
 """How long everybody else has the loop to themselves after that. All crowds of a hub together have
 a fifth of its time, whatever is written and however many they are."""
 
-CROWD_BATCH_BYTES: Final = 64 * 1024
+CROWD_BATCH_BYTES: Final = 32 * 1024
 """What one of them is written at once, of all that happened since it was written to."""
 
 MOST_BEHIND: Final = 1000
@@ -262,8 +263,9 @@ class _Crowd:
 
     def __init__(self, wake: Callable[["_Crowd"], None]) -> None:
         self.watchers: dict[Watcher, None] = {}
-        self.changes: deque[Change] = deque()
+        self.changes: list[Change] = []
         """What not everybody has been told, in order."""
+        self._revisions: list[Revision] = []
         self._bytes = 0
         self._wake = wake
         # A round goes through all watchers once. `_upto` is how far everybody has been told when it
@@ -278,7 +280,7 @@ class _Crowd:
         if not self.watchers:
             return
         self._bytes += len(change.event.item.value)
-        if len(self.changes) >= MOST_BEHIND or self._bytes > SLOW_BYTES:
+        if self.changes and (len(self.changes) >= MOST_BEHIND or self._bytes > SLOW_BYTES):
             # They hold as much as a watcher may that does not read, and come no nearer.
             self.forget()
             for watcher in tuple(self.watchers):
@@ -286,6 +288,7 @@ class _Crowd:
                 watcher.end(Expired("there are too many watches of one user to tell; list again"))
             return
         self.changes.append(change)
+        self._revisions.append(change.event.revision)
         if len(self.changes) == 1:
             self._wake(self)
 
@@ -295,20 +298,23 @@ class _Crowd:
             return False
         if self._round is None:
             self._round = iter(tuple(self.watchers))
-            self._upto = self.changes[-1].event.revision
+            self._upto = self._revisions[-1]
         for watcher in self._round:
             if watcher in self.watchers and not watcher.ended.done():
-                watcher.offer(*self.changes, most_bytes=CROWD_BATCH_BYTES)
+                unseen = self.changes[bisect_right(self._revisions, watcher.seen) :]
+                watcher.offer(*unseen, most_bytes=CROWD_BATCH_BYTES)
                 self._upto = min(self._upto, watcher.seen)
                 return True
         self._round = None
-        while self.changes and self.changes[0].event.revision <= self._upto:
-            self._bytes -= len(self.changes.popleft().event.item.value)
+        over = bisect_right(self._revisions, self._upto)
+        self._bytes -= sum(len(change.event.item.value) for change in self.changes[:over])
+        del self.changes[:over], self._revisions[:over]
         return bool(self.changes)
 
     def forget(self) -> None:
         """Forget what is to be told."""
         self.changes.clear()
+        self._revisions.clear()
         self._bytes = 0
         self._round = None
 
