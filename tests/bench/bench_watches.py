@@ -11,7 +11,7 @@ import asyncio
 import statistics
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +31,7 @@ MEMBERS = ("east", "west")
 CLIENTS = 1_000
 OPENED_AT_ONCE = 16
 ALONE_EVENTS = 200
-EVENTS = 20
+EVENTS = 40
 ROUNDS = 5
 FLEETS = (1, 10, 100, 500)
 MERGED = 2_000
@@ -146,44 +146,59 @@ async def measure_alone(scene: Scene, writer: HubClient) -> None:
     print(f"  {'processor time of the fleet':52} {cpu / ALONE_EVENTS * 1e6:6.0f} us per event")
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What the server of a crowd pays for it."""
+
+    idle_bytes: float
+    """For each client that watches and hears nothing."""
+    event_seconds: float
+    """Processor time for each event and client."""
+
+
 async def measure_crowd(scene: Scene, writer: HubClient) -> None:
     """Let a thousand clients watch; see what they hold, and what each event costs."""
-    straight = Audience("straight", scene.members["east"].client())
-    crowd = Audience("through the fleet", scene.fleet_client())
-    before = usage_of([scene.fleet])
+    east = scene.members["east"]
+    print(f"{CLIENTS:,} clients straight on one member:")
+    straight = await _crowd_cost(scene, writer, east.client(), east.processes)
+    print(f"{CLIENTS:,} clients, each of whom sees the hub and {len(MEMBERS)} members:")
+    through = await _crowd_cost(scene, writer, scene.fleet_client(), (scene.fleet,))
+    times = through.event_seconds / straight.event_seconds
+    print(f"  {'processor time, against the member itself':52} {times:6.1f} x")
+
+
+async def _crowd_cost(
+    scene: Scene, writer: HubClient, client: HubClient, processes: Sequence[int]
+) -> Cost:
+    alone = Audience("straight", scene.members["east"].client())
+    crowd = Audience("crowd", client)
+    before = usage_of(processes)
     async with asyncio.TaskGroup() as group:
-        await straight.gather(1, group)
+        await alone.gather(1, group)
         started = time.perf_counter()
         await crowd.gather(CLIENTS, group)
         opened = time.perf_counter() - started
         await asyncio.sleep(2)
-        idle = usage_of([scene.fleet])
-        print(f"{CLIENTS:,} clients, each with a stream of the hub and of {len(MEMBERS)} members:")
+        idle = usage_of(processes)
         grown = (idle.resident_bytes - before.resident_bytes) / CLIENTS
-        cost = (idle.cpu_seconds - before.cpu_seconds) / CLIENTS
-        print(f"  {'opened':52} {opened:6.1f} s, {cost * 1e3:.1f} ms of the fleet's each")
-        print(f"  {'memory of the fleet per idle client':52} {grown / 1024:6.0f} KiB")
-        await _note_events(scene, writer, straight, crowd)
-        straight.close()
+        opening = (idle.cpu_seconds - before.cpu_seconds) / CLIENTS
+        print(f"  {'opened':52} {opened:6.1f} s, {opening * 1e3:.1f} ms of the server's each")
+        print(f"  {'memory of the server per idle client':52} {grown / 1024:6.0f} KiB")
+        await change(writer, -1, (alone, crowd))
+        cpu = usage_of(processes).cpu_seconds
+        one: list[float] = []
+        all_of_them: list[float] = []
+        for number in range(EVENTS):
+            started = await change(writer, number, (alone, crowd))
+            one.append(alone.heard[0] - started)
+            all_of_them += [each - started for each in crowd.heard]
+        each = (usage_of(processes).cpu_seconds - cpu) / EVENTS / CLIENTS
+        show("straight on the member, one client beside them", one)
+        show("each client and event", all_of_them)
+        print(f"  {'processor time of the server':52} {each * 1e6:6.0f} us per event and client")
+        alone.close()
         crowd.close()
-
-
-async def _note_events(
-    scene: Scene, writer: HubClient, straight: Audience, crowd: Audience
-) -> None:
-    await change(writer, -1, (straight, crowd))
-    cpu = usage_of([scene.fleet]).cpu_seconds
-    alone: list[float] = []
-    all_of_them: list[float] = []
-    for number in range(EVENTS):
-        started = await change(writer, number, (straight, crowd))
-        alone.append(straight.heard[0] - started)
-        all_of_them += [each - started for each in crowd.heard]
-    cpu = usage_of([scene.fleet]).cpu_seconds - cpu
-    show("straight on the member, one client beside them", alone)
-    show("through the fleet, each client and event", all_of_them)
-    each = cpu / EVENTS / CLIENTS * 1e6
-    print(f"  {'processor time of the fleet':52} {each:6.0f} us per event and client")
+    return Cost(grown, each)
 
 
 def measure_vectors() -> None:

@@ -33,6 +33,7 @@ from clusterspace.fleet.gateway.fanout import Fleet
 from clusterspace.fleet.gateway.object_cache import ObjectCache
 from clusterspace.fleet.gateway.rights import HubRights
 from clusterspace.fleet.gateway.routes import HUB
+from clusterspace.fleet.gateway.shared_watches import SharedWatches
 from clusterspace.fleet.membership.connections import view_settings
 from clusterspace.fleet.membership.tunnels import TunnelAnnouncement
 from clusterspace.kube import statuses
@@ -89,6 +90,7 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         rules = await member_rules(settings.hub, settings.member_cidrs)
         directory = Directory(hub, members, partial(view_settings, rules), tunnels)
         fleet = build_fleet(settings, hub, directory, clock)
+        await stack.enter_async_context(fleet.watches)
         documents = Documents(clock, seconds_each=settings.limits.document_seconds)
         audit = stack.enter_context(open_audit(settings, installation.audit_file, clock))
         rights = HubRights(hub)
@@ -184,14 +186,16 @@ def build_fleet(
 ) -> Fleet:
     """Build what answers work with."""
     limits, reviews = settings.limits, HubReviews(hub, clock)
+    memory = AnswerMemory(limits.answers_bytes)
     return Fleet(
         directory,
         reviews,
         Gatekeeper(reviews),
         Sessions(clock),
         Writes(clock),
-        AnswerMemory(limits.answers_bytes),
+        memory,
         Lapses(clock, grace_seconds=limits.grace_seconds, lost_seconds=limits.lost_seconds),
+        SharedWatches(clock, memory),
         settings.federation,
         limits,
         settings.bulk_delete_members,

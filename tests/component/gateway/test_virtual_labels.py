@@ -1,6 +1,6 @@
 """Labels that objects have by their cluster: in selectors, and never at a member."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -125,6 +125,11 @@ class Labelled:
             proxy.requests.clear()
         return {name: each for name, each in asked.items() if each}
 
+    async def are_watched(self, members: Iterable[str]) -> bool:
+        """Whether each of these members has been asked for a watch since the last time."""
+        asked = {name: " ".join(proxy.requests) for name, proxy in self.proxies.items()}
+        return all("watch=" in asked[name] for name in members)
+
     async def relabel(self, cluster: str, **labels: str) -> None:
         """Give a Cluster these labels, and wait until the gateway knows."""
 
@@ -211,6 +216,7 @@ async def test_a_selector_selects_clusters_and_members_never_hear_of_it(
     connection = site.connection("root-token")
     async with watching(connection, selecting(selector, f"&watch=1{INITIAL}")) as found:
         await found.until(lambda each: bool(each.ends))
+        await until(lambda: fleet.are_watched(members))  # what is under way is heard later
     watched = fleet.heard()
     deleting = selecting(selector, "&dryRun=All")
     deleted = await site.ask("DELETE", deleting)

@@ -18,6 +18,7 @@ The answer:
     renaming.py  which fields of an answer hold names, and their edits
     inbound.py   bodies in the words of the cluster they go to
     merge/       many replies to one answer
+    shared_watches.py  one watch of a cluster for all clients that would ask for the same one
     streams.py   streams of events on the wire: a client's, written and cut; a cluster's, read
     answers/     a route to its answer: the steps above, put together for each reach
     app.py       a request to its route, its route to its answer

@@ -80,6 +80,7 @@ from clusterspace.fleet.gateway.routes import (
     Subject,
     rewrite_query,
 )
+from clusterspace.fleet.gateway.shared_watches import SharedWatches
 from clusterspace.fleet.gateway.streams import ClientStreams
 from clusterspace.fleet.gateway.virtual_labels import ClusterSelector
 from clusterspace.kube import plain_text, statuses
@@ -129,6 +130,8 @@ class Fleet:
     """What the answers of all clusters are counted in."""
     lapses: Lapses
     """Since when clusters fail to list, and what their word about versions is worth."""
+    watches: SharedWatches
+    """The watches of clusters, each for all clients that would have the same one."""
     federation: bool = True
     """Whether the control plane is one of the clusters, and the one a bare name means."""
     limits: FleetLimits = field(default_factory=FleetLimits)

@@ -13,18 +13,18 @@ the client, and clients are not cut off for what a cluster sends.
 
 import asyncio
 from collections.abc import Collection, Iterator
-from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 from urllib.parse import quote
 
+import msgspec
 import structlog
 
 from clusterspace.aio import clocks
 from clusterspace.aio.clocks import Clock
-from clusterspace.apiserver.http.request_info import Query
-from clusterspace.client.requests import ApiRequest, failure_of
+from clusterspace.apiserver.http.request_info import JSON, Query
+from clusterspace.client.requests import ApiRequest
 from clusterspace.errors import (
     AnswerOverrun,
     ApiError,
@@ -36,13 +36,16 @@ from clusterspace.errors import (
     ServiceUnavailable,
 )
 from clusterspace.fleet.gateway.answers.list_all import EXACT, NOT_OLDER, Slice
+from clusterspace.fleet.gateway.answers.reviews import read_opinion
 from clusterspace.fleet.gateway.clusters import LOOK_SECONDS, Link
-from clusterspace.fleet.gateway.fanout import FleetContext, ask_for_list
+from clusterspace.fleet.gateway.fanout import FleetContext, ask_for_list, ask_one
+from clusterspace.fleet.gateway.merge.events import Event
 from clusterspace.fleet.gateway.merge.failures import Reply
 from clusterspace.fleet.gateway.merge.lists import ClusterList
 from clusterspace.fleet.gateway.merge.watches import WatchMerger
 from clusterspace.fleet.gateway.routes import HUB, path_in_cluster
-from clusterspace.fleet.gateway.streams import ClientStream, lines_of
+from clusterspace.fleet.gateway.shared_watches import Subscription, Wanted
+from clusterspace.fleet.gateway.streams import ClientStream
 from clusterspace.kube import statuses
 
 _log = structlog.get_logger(__name__)
@@ -55,7 +58,7 @@ _SHORTEST_WATCH: Final = 300
 _LONGEST_DELAY: Final = 5.0
 _HEALTHY_SECONDS: Final = 10.0
 """A stream that lived this long was all right: what comes next is a new trouble, if it is one."""
-_MOST_ERROR_BYTES: Final = 4 * 1024 * 1024
+_MOST_REVIEW_BYTES: Final = 64 * 1024
 
 OPTIONS: Final = frozenset(
     {
@@ -120,6 +123,40 @@ class ClusterRequests:
         headers = (*request.headers, ("accept-encoding", "identity"))
         return replace(request, headers=headers, quiet_seconds=_QUIET_SECONDS)
 
+    async def may_watch(self, link: Link) -> bool:
+        """Ask the cluster whether the client may watch this now, whatever is selected of it.
+
+        Who may see single objects only, by their names, is told no: their watch is another one.
+        """
+        info = self._context.info
+        attributes = {
+            "verb": "watch",
+            "group": info.group,
+            "version": info.version,
+            "resource": info.resource,
+            "subresource": info.subresource,
+            "namespace": info.namespace,
+        }
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        }
+        request = ApiRequest(
+            "POST",
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            headers=(
+                ("accept", JSON),
+                ("content-type", JSON),
+                *self._context.identity_for(link),
+            ),
+            body=msgspec.json.encode(review),
+            seconds=self._context.fleet.limits.list_seconds,
+            most_bytes=_MOST_REVIEW_BYTES,
+        )
+        reply = await ask_one(link, lambda _: request)
+        return reply.failure is None and read_opinion(reply).is_allowed
+
     def _request_to(self, link: Link, query: Query, seconds: float) -> ApiRequest:
         request, info = self._context.request_to(link, query, seconds=seconds), self._context.info
         if not info.is_watch_path:
@@ -171,6 +208,7 @@ class ClusterFeed:
         self._first_page = first_page
         self._is_awaited = is_awaited
         self._takes_pages = True
+        self._is_alone = False
         self._began = self._clock.monotonic()
         self._was_open = False
         self._goes_well = False
@@ -218,11 +256,6 @@ class ClusterFeed:
         except ApiError as error:
             if not statuses.is_about_the_version(error):
                 raise
-            if self._goes_well:
-                # It says so to readers that are too slow, too. Whether it has really forgotten how
-                # to go on from here is what it answers when it is asked to.
-                why = f"ended the watch: {error.message}"
-                raise ClusterMisbehaved(self.cluster, why, code=410) from error
             lapses, position = self._context.fleet.lapses, self._merger.position(self.cluster)
             if not lapses.believes_expiry(self._context.list_key(self.cluster), position):
                 why = "says that the resourceVersion it has just given is too old"
@@ -302,52 +335,67 @@ class ClusterFeed:
         """
         self._goes_well = False
         fleet, key = self._context.fleet, self._context.list_key(self.cluster)
-        async with AsyncExitStack() as stack:
-            request = self._requests.watch(link, self._merger.position(self.cluster))
-            answer = await link.connection.open(stack, request)
-            if answer.status != 200:
-                whole = await answer.read(_MOST_ERROR_BYTES)
-                odd = ClusterMisbehaved(
-                    link.cluster, f"answered {answer.status}", code=answer.status
-                )
-                raise failure_of(link.cluster, whole) or odd
+        wanted = Wanted(
+            link,
+            self._merger.naming_of(self.cluster),
+            self._merger.position(self.cluster),
+            lambda version: self._requests.watch(link, version),
+            lambda: self._requests.may_watch(link),
+            is_alone=self._is_alone,
+        )
+        self._is_alone = False
+        async with fleet.watches.joined(wanted) as subscription:
             self._context.note(Reply(self.cluster))
             fleet.lapses.note_open(key)
             self._was_open = True
             if resumes:
-                await self._require_no_return(link)
-            lines_read = lines_of(link.cluster, answer, fleet.memory)
-            batches = await stack.enter_async_context(aclosing(lines_read))
-            async for lines in batches:
-                for line in lines:
+                await self._require_no_return(link, subscription)
+            while events := await self._next_events(subscription):
+                for event in events:
                     # Each in a turn of its own: another cluster's event is not to wait behind all
                     # that came with this one, nor a client to be flooded by it.
                     async with self._client.turn:
-                        await self._client.send(self._merger.feed(link.cluster, line))
+                        await self._client.send(self._merger.take(link.cluster, event))
                     if not self._goes_well:
                         self._goes_well = True
                         fleet.lapses.note_watch(key)
-                await asyncio.sleep(0)  # a cluster that sends without end leaves others their turn
+            self._is_alone = subscription.fell_behind
 
-    async def _require_no_return(self, link: Link) -> None:
+    async def _next_events(self, subscription: Subscription) -> list[Event]:
+        try:
+            return await subscription.events()
+        except ApiError as error:
+            if subscription.is_answered(error):
+                raise
+            # Whether it has really forgotten how to go on from where we are is what it answers
+            # when it is asked for that alone.
+            self._is_alone = True
+            why = f"ended the watch: {error.message}"
+            raise ClusterMisbehaved(self.cluster, why, code=410) from error
+
+    async def _require_no_return(self, link: Link, subscription: Subscription) -> None:
         """Raise "too large resource version" when the cluster is behind the one it is watched from.
 
         Kubernetes does not say so itself. A watch from a version of the future is answered with 200
         and with nothing until the server has counted to there, while all that happens up to then is
         missing. A list that names no version has the newest one, and is never behind an older list.
         """
+
+        async def newest() -> str:
+            reply = await self._requests.page(link, Slice(1))
+            if isinstance(reply.failure, Forbidden):
+                return ""  # who may watch and not list cannot be told
+            if reply.listed is None:
+                raise reply.failure or ClusterMisbehaved(
+                    self.cluster, "answered with no list", code=200
+                )
+            return reply.listed.metadata.resource_version
+
         # After the watch was opened, not before: a cluster that goes back in between breaks the
         # watch, and one that goes back before it was opened is seen here.
-        reply = await self._requests.page(link, Slice(1))
-        if isinstance(reply.failure, Forbidden):
-            return  # who may watch and not list cannot be told
-        if reply.listed is None:
-            raise reply.failure or ClusterMisbehaved(
-                self.cluster, "answered with no list", code=200
-            )
+        version = await subscription.require_newest(subscription.version, newest)
         async with self._client.turn:
             self._require_member()
-            version = reply.listed.metadata.resource_version
             self._merger.require_no_return(self.cluster, version)
 
     def _require_member(self) -> None:

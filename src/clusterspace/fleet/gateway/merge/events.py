@@ -3,8 +3,9 @@
 A client wants whole objects or their metadata, or rows of a Table.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final, Protocol, cast
 
@@ -51,6 +52,8 @@ class Item:
 
     head: Head
     listed: ClusterList
+    written: "list[_Written]" = field(default_factory=list["_Written"], compare=False, repr=False)
+    """The events that were made of it: what many clients are told is written once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,16 @@ class Event:
     change: Change | None
     """None for a bookmark: nothing happened up to the version its item has."""
     item: Item
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """An event as it goes out, but for the vector of the stream that it is written for."""
+
+    form: tuple[Any, ...]
+    """All that it depends on but the item."""
+    pieces: tuple[bytes, ...]
+    """The vector stands between each two of these."""
 
 
 class _Frame(msgspec.Struct, gc=False):
@@ -185,8 +198,12 @@ class PlainStyle:
 
     def write(self, change: Change, item: Item, vector: str) -> bytes:
         """Return the event, its object renamed and stamped."""
-        fields = renamer(item.listed.naming, self._subject)(item.listed.items[0])
-        return _line(change.value, _stamped(fields, vector))
+
+        def make() -> bytes:
+            fields = renamer(item.listed.naming, self._subject)(item.listed.items[0])
+            return _line(change.value, _stamped(fields, _VECTOR))
+
+        return _written(item, (change, self._subject), make, vector)
 
     def bookmark(self, vector: str, *, ends_initial: bool) -> bytes:
         """Return an object of the right kind with nothing but its version."""
@@ -212,8 +229,14 @@ class TableStyle:
     def write(self, change: Change, item: Item, vector: str) -> bytes:
         """Return the event: a Table of one row."""
         self.learn(item.listed)
-        (row,) = lists.merged_rows(item.listed, self._subject, self._agreed)
-        return self._table(change.value, row, vector)
+        is_declared, self._has_declared = self._has_declared, True
+
+        def make() -> bytes:
+            (row,) = lists.merged_rows(item.listed, self._subject, self._agreed)
+            return self._table(change.value, row, _VECTOR, is_declared=is_declared)
+
+        form = (change, self._subject, is_declared, self._shows_objects, self._agreed)
+        return _written(item, form, make, vector)
 
     def bookmark(self, vector: str, *, ends_initial: bool) -> bytes:
         """Return the row of an empty object, as a kube-apiserver does: the mark is in it."""
@@ -221,12 +244,12 @@ class TableStyle:
             return b""
         beside = _bookmark(_PARTIAL, vector, ends_initial=ends_initial)
         row = {"cells": lists.empty_cells(self._agreed), "object": beside}
-        return self._table("BOOKMARK", row, vector)
+        is_declared, self._has_declared = self._has_declared, True
+        return self._table("BOOKMARK", row, vector, is_declared=is_declared)
 
-    def _table(self, kind: str, row: Fields, vector: str) -> bytes:
+    def _table(self, kind: str, row: Fields, vector: str, *, is_declared: bool) -> bytes:
         beside = _stamped(_taken_apart(row["object"]), vector) if self._shows_objects else None
-        columns = None if self._has_declared else lists.with_cluster(self._agreed)
-        self._has_declared = True
+        columns = None if is_declared else lists.with_cluster(self._agreed)
         table = {
             "kind": "Table",
             "apiVersion": META_VERSION,
@@ -235,6 +258,22 @@ class TableStyle:
             "rows": [{**row, "object": beside}],
         }
         return _line(kind, table)
+
+
+_VECTOR: Final = f"vector-{secrets.token_hex(16)}"
+"""Stands for the vector in what is written once for many streams. Nobody else knows it, so that it
+is in no object that somebody might have made up."""
+
+
+def _written(item: Item, form: tuple[Any, ...], make: Callable[[], bytes], vector: str) -> bytes:
+    """Return an event with its vector; all but that is made once for everybody who is told."""
+    for each in item.written:
+        if each.form == form:
+            break
+    else:
+        each = _Written(form, tuple(make().split(_VECTOR.encode())))
+        item.written.append(each)
+    return vector.encode().join(each.pieces)
 
 
 def _stamped(fields: Fields, vector: str) -> Fields:

@@ -124,7 +124,7 @@ def is_lower(version: str, other: str) -> bool:
     >>> is_lower("9", "70"), is_lower("70", "70"), is_lower("", "70"), is_lower("9", "a")
     (True, False, False, False)
     """
-    return _is_number(version) and _is_number(other) and int(version) < int(other)
+    return is_number(version) and is_number(other) and int(version) < int(other)
 
 
 class RunningVector:
@@ -188,6 +188,8 @@ def _read_entries(body: bytes) -> Iterator[tuple[bytes, str]]:
             yield key, str(number >> 1)
 
 
+# Many clients of one fleet are at the same place, one after the other.
+@lru_cache(maxsize=256)
 def _sealed(names: bytes, body: bytes) -> str:
     sealed = _digest(names, body) + body
     return MARK + base64.urlsafe_b64encode(sealed).rstrip(b"=").decode()
@@ -202,7 +204,8 @@ def _written_names(clusters: Sequence[str]) -> bytes:
     return "\n".join(clusters).encode() + b"\n\n"
 
 
-def _is_number(version: str) -> bool:
+def is_number(version: str) -> bool:
+    """Whether this is a version as Kubernetes gives them, which can be compared."""
     return version.isascii() and version.isdigit() and len(version) <= _MOST_DIGITS
 
 
@@ -210,7 +213,7 @@ def _is_number(version: str) -> bool:
 @lru_cache(maxsize=8192)
 def _pack(version: str) -> bytes:
     # Written as numbers are, so that it can be written back.
-    if _is_number(version) and (version == "0" or version[0] != "0"):
+    if is_number(version) and (version == "0" or version[0] != "0"):
         return _pack_number(int(version) << 1)
     text = version.encode()
     return _pack_number(len(text) << 1 | 1) + text

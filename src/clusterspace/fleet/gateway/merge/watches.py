@@ -199,11 +199,19 @@ class WatchMerger:
         """Return the version to watch a cluster from; empty when it is to be listed first."""
         return self._members[cluster].position or ""
 
+    def naming_of(self, cluster: str) -> Naming:
+        """Return how a cluster calls things in this stream."""
+        return self._members[cluster].naming
+
     def feed(self, cluster: str, line: bytes) -> list[bytes]:
         """Take an event of a cluster that is followed; raise what it tells when it is an error."""
         member = self._members[cluster]
+        return self.take(cluster, read_event(line, member.naming, member.columns))
+
+    def take(self, cluster: str, event: Event) -> list[bytes]:
+        """Take an event that was read already, with `naming_of` the cluster."""
+        member = self._members[cluster]
         self._require_room(member)
-        event = read_event(line, member.naming, member.columns)
         item, version = event.item, event.item.head.resource_version
         self._style.learn(item.listed)
         if event.change is None:
@@ -344,8 +352,9 @@ class WatchMerger:
 
     @property
     def _may_bookmark(self) -> bool:
-        is_whole = all(member.position != "" for member in self._members.values())
-        return self._wants_bookmarks and is_whole and not self._awaited
+        if not self._wants_bookmarks or self._awaited:
+            return False
+        return all(member.position != "" for member in self._members.values())
 
     def _require_room(self, member: _Member) -> None:
         cluster = member.naming.cluster
