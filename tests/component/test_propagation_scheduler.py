@@ -16,14 +16,22 @@ from clusterspace.controllers.controller import Request, RequeueAfter
 from clusterspace.controllers.events import EVENTS
 from clusterspace.controllers.informers import STALE_SECONDS
 from clusterspace.fleet.propagation.scheduler.filters import candidate_of
-from clusterspace.kube.objects import annotations_of, metadata_of, with_metadata, with_value
+from clusterspace.kube.objects import (
+    Object,
+    annotations_of,
+    find_at,
+    metadata_of,
+    with_metadata,
+    with_value,
+)
 from clusterspace.testing.crashes import CrashingClient, CrashPoint, Killed
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 from clusterspace.testing.settled import settled
-from clusterspace.testing.steps import until
+from clusterspace.testing.steps import until, until_equal
 
 DIVIDED = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted"}
 DYNAMIC = {**DIVIDED, "weightPreference": {"dynamicWeight": "AvailableReplicas"}}
+LATER = "2999-01-01T00:00:00Z"
 CORDON = {"key": "cluster.karmada.io/unschedulable", "effect": "NoSchedule"}
 
 
@@ -269,3 +277,103 @@ async def test_killed_at_any_write_it_ends_where_it_would_have(
 
     assert sum((await fleet.targets(place)).values()) == 5
     assert binding["status"]["schedulerObservedGeneration"] == metadata_of(binding)["generation"]
+
+
+# -- ordered affinities: falling back, and coming back -----------------------------------------
+
+
+def labelled(**labels: str) -> Object:
+    return {"labelSelector": {"matchLabels": labels}}
+
+
+def in_order(*affinities: Object) -> Object:
+    terms = [{"affinityName": f"group{at}", **each} for at, each in enumerate(affinities, 1)]
+    return {"clusterAffinities": terms}
+
+
+async def label(fleet: Fleet, name: str, **labels: str) -> None:
+    await fleet.change(
+        ResourcePath(CLUSTERS, name=name), lambda held: with_metadata(held, labels=labels)
+    )
+
+
+async def observing(fleet: Fleet, place: ResourcePath) -> str:
+    binding = await fleet.hub_client.get(place)
+    return str(find_at(binding, "status", "schedulerObservingAffinityName") or "")
+
+
+async def test_schedule_with_multi_cluster_affinity_and_then_update_the_cluster_label(
+    fleet: Fleet,
+) -> None:
+    await label(fleet, "member1", first="ok")
+    await label(fleet, "member2", second="ok")
+    async with running_scheduler(fleet.hub_client):
+        place = await fleet.bind("web", in_order(labelled(first="ok"), labelled(second="ok")))
+        await fleet.until_targets(place, {"member1": 2})
+        await until_equal(lambda: observing(fleet, place), "group1")
+        await label(fleet, "member1", first="not-ok")
+        await fleet.until_targets(place, {"member2": 2})
+        await until_equal(lambda: observing(fleet, place), "group2")
+
+        # That the first is well again moves nothing by itself.
+        await label(fleet, "member1", first="ok")
+        await settled()
+        assert await fleet.targets(place) == {"member2": 2}
+
+        # Asking for it does.
+        await fleet.change(
+            place, lambda held: with_value(held, LATER, "spec", "rescheduleTriggeredAt")
+        )
+        await fleet.until_targets(place, {"member1": 2})
+        await until_equal(lambda: observing(fleet, place), "group1")
+
+
+async def test_when_the_last_group_is_lost_an_earlier_one_that_is_back_is_used(
+    fleet: Fleet,
+) -> None:
+    await label(fleet, "member2", second="ok")
+    async with running_scheduler(fleet.hub_client):
+        place = await fleet.bind("web", in_order(labelled(first="ok"), labelled(second="ok")))
+        await fleet.until_targets(place, {"member2": 2})
+        await label(fleet, "member1", first="ok")
+        await label(fleet, "member2", second="not-ok")
+
+        await fleet.until_targets(place, {"member1": 2})
+        await until_equal(lambda: observing(fleet, place), "group1")
+
+
+async def test_schedule_change_from_cluster_affinity_to_cluster_affinities_and_back(
+    fleet: Fleet,
+) -> None:
+    only_first = {"clusterAffinity": {"clusterNames": ["member1"]}}
+    async with running_scheduler(fleet.hub_client):
+        place = await fleet.bind("web", only_first)
+        await fleet.until_targets(place, {"member1": 2})
+        ordered = in_order({"clusterNames": ["member2"]})
+        await fleet.change(place, lambda held: with_value(held, ordered, "spec", "placement"))
+        await fleet.until_targets(place, {"member2": 2})
+        await until_equal(lambda: observing(fleet, place), "group1")
+        await fleet.change(place, lambda held: with_value(held, only_first, "spec", "placement"))
+        await fleet.until_targets(place, {"member1": 2})
+        await until_equal(lambda: observing(fleet, place), "")
+
+
+async def test_a_fresh_start_that_a_fast_clock_asked_for_is_given_once(fleet: Fleet) -> None:
+    counting = CrashingClient(fleet.hub_client)
+    async with running_scheduler(fleet.hub_client, counting):
+        place = await fleet.bind("web", {"replicaScheduling": DIVIDED}, replicas=4)
+        await fleet.until_told(place, "Success")
+        await fleet.change(
+            place, lambda held: with_value(held, LATER, "spec", "rescheduleTriggeredAt")
+        )
+
+        async def last_scheduled() -> object:
+            return (await fleet.hub_client.get(place))["status"]["lastScheduledTime"]
+
+        await until_equal(last_scheduled, LATER)
+        await settled()
+        before = counting.writes
+        await label(fleet, "member1", any="label")
+        await settled()
+
+        assert counting.writes == before

@@ -36,12 +36,13 @@ from clusterspace.kube.conditions import FALSE, TRUE, Condition, set_condition
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
+    find_at,
     metadata_of,
     with_metadata,
     with_value,
     without_value,
 )
-from clusterspace.kube.times import format_time
+from clusterspace.kube.times import format_time, parse_time
 
 # -- which of the clusters that may be used are used: scored, then spread over groups ----------
 
@@ -324,9 +325,11 @@ def plan_schedule(demand: Demand, candidates: Mapping[str, Candidate]) -> Decisi
     """
     groups = demand.placement.groups
     in_use = (at for at, group in enumerate(groups) if group.name == demand.group_name)
+    # From the group in use on: an earlier one that is well again is no reason to move what runs.
+    # Somebody who asks for a fresh start is one, and so is that nothing fits from here on.
+    first = 0 if demand.is_fresh else next(in_use, 0)
     failures: list[Decision] = []
-    # From the group in use on: earlier ones failed before, and stay failed.
-    for group in groups[next(in_use, 0) :]:
+    for group in (*groups[first:], *groups[:first]):
         decision = plan_in_group(demand, candidates, group)
         if decision.is_success:
             return decision
@@ -485,8 +488,16 @@ def with_outcome(binding: Object, decision: Decision, now: float) -> Object:
         status["schedulerObservedGeneration"] = metadata_of(binding).get("generation")
         if decision.group_name:
             status["schedulerObservingAffinityName"] = decision.group_name
+        else:
+            status.pop("schedulerObservingAffinityName", None)
         if status != before or decision.is_repeat:
-            status["lastScheduledTime"] = format_time(now)
+            # Never before the time it was asked for, which another machine's clock may have
+            # told: an answer that looks older than its question would be given again and again.
+            asked = find_at(binding, "spec", "rescheduleTriggeredAt")
+            is_answer = decision.is_repeat and asked is not None
+            status["lastScheduledTime"] = format_time(
+                max(now, parse_time(str(asked))) if is_answer else now
+            )
     return {**binding, "status": status}
 
 

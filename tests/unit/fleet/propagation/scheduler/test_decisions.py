@@ -268,6 +268,32 @@ def test_an_earlier_group_is_not_gone_back_to():
     assert plan(in_second, EAST, WEST).targets == {"west": 1}
 
 
+def test_a_fresh_start_goes_back_to_the_first_group_that_fits():
+    placement = groups(["gone"], ["east"], ["west"])
+    kept = binding(placement, replicas=1, placed={"west": 1}, applied=placement)
+    asked = with_value(kept, "2026-01-02T00:00:00Z", "spec", "rescheduleTriggeredAt")
+    in_third = {
+        "schedulerObservingAffinityName": "group3",
+        "lastScheduledTime": "2026-01-01T00:00:00Z",
+    }
+
+    decision = plan({**asked, "status": in_third}, EAST, WEST)
+
+    assert decision.targets == {"east": 1}
+    assert decision.group_name == "group2"
+
+
+def test_an_earlier_group_is_gone_back_to_when_no_later_one_fits():
+    placement = groups(["east"], ["gone"], ["absent"])
+    kept = binding(placement, replicas=1, placed={"gone": 1}, applied=placement)
+    in_second = {**kept, "status": {"schedulerObservingAffinityName": "group2"}}
+
+    decision = plan(in_second, EAST, WEST)
+
+    assert decision.targets == {"east": 1}
+    assert decision.group_name == "group1"
+
+
 def test_when_every_group_fails_each_says_why():
     decision = plan(binding(groups(["gone"], ["absent"]), replicas=1), EAST)
 
