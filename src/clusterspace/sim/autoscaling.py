@@ -92,8 +92,8 @@ class AutoscalerController:
             self._wanted.pop(uid_of(change.latest), None)
             self._steps.pop(uid_of(change.latest), None)
             return
-        before = None if change.before is None else metadata_of(change.before).get("generation")
-        if before != metadata_of(change.after).get("generation"):
+        # Not by their generation: Kubernetes gives autoscalers none.
+        if change.before is None or change.before.get("spec") != change.after.get("spec"):
             yield key_of(change.after)
 
     def plan(self, key: Key, now: float) -> Plan:

@@ -7,6 +7,8 @@ from tests.unit.sim.workload_objects import deployment, template
 
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at
+from clusterspace.sim.api import Change, Mirror
+from clusterspace.sim.autoscaling import AutoscalerController
 
 
 def loaded(cpu: str) -> Object:
@@ -94,3 +96,16 @@ async def test_a_workload_that_was_switched_off_stays_off() -> None:
 
         assert replicas(cluster) == 0
         assert reason(cluster, "ScalingActive") == "ScalingDisabled"
+
+
+def test_an_autoscaler_is_looked_at_although_kubernetes_gives_it_no_generation() -> None:
+    controller = AutoscalerController(Mirror())
+    made, told = autoscaler(), autoscaler(maxReplicas=3)
+    said = {**made, "status": {"desiredReplicas": 2}}
+
+    def wakes(before: Object | None, after: Object) -> bool:
+        return bool(list(controller.requests(Change(before, after))))
+
+    assert wakes(None, made)
+    assert wakes(made, told)
+    assert not wakes(made, said)
