@@ -175,6 +175,8 @@ class SimSettings:
     """Makes names and UIDs repeatable; without one no two members are alike."""
     token_auth_file: Path | None = None
     requests: RequestLimits = field(default_factory=RequestLimits)
+    webhook_cidrs: tuple[Network, ...] = ()
+    """Where its webhooks may be although that is loopback or the like."""
 
 
 @dataclass(frozen=True, slots=True)

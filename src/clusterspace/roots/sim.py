@@ -27,6 +27,7 @@ from clusterspace.apiserver.kubernetes_service import KubernetesService
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.apiserver.verbs.read import computed_verbs
+from clusterspace.client.endpoints import AddressRules
 from clusterspace.roots.audit_logs import audit_into_nothing
 from clusterspace.roots.chains import hub_handler
 from clusterspace.roots.config_files import load_tokens
@@ -55,7 +56,8 @@ def build_member(
 ) -> HubState:
     """Build what verbs work on: a hub's, with metrics, and with chance of its own."""
     random = SystemRandom() if settings.seed is None else Random(settings.seed)  # noqa: S311 - names, not secrets
-    hub = build_state(store, clock, access, unenforced=ON_SIMULATED_MEMBER)
+    rules = AddressRules(settings.webhook_cidrs)
+    hub = build_state(store, clock, access, rules, unenforced=ON_SIMULATED_MEMBER)
     return replace(
         hub,
         catalog=Catalog((*builtin_resources(), *metrics_resources())),

@@ -238,7 +238,7 @@ async def move_cluster(
 async def running_sim_member(name: str, directory: Path, *, nodes: int = 0) -> AsyncGenerator[Side]:
     """Run a simulated cluster; without nodes no pod of it ever starts."""
     directory.mkdir(exist_ok=True)  # noqa: ASYNC240 - nobody waits yet
-    async with running_sim(SimSettings(name, directory, nodes=nodes)):
+    async with running_sim(SimSettings(name, directory, nodes=nodes, webhook_cidrs=LOOPBACK)):
         settings = read_kubeconfig([directory / "kubeconfig"]).settings(cluster=name)
         async with client_for_test(settings) as client:
             yield Side(settings, client)
