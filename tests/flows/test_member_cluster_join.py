@@ -1,11 +1,13 @@
 """A MemberCluster invites a cluster; its agent joins, is heard, falls silent, is heard again."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, MutableMapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 from tests.component.invited_members import Invited, edit_at
 from tests.flows.members import SIM_FIRST, running_member
 
@@ -345,3 +347,30 @@ async def test_an_agent_whose_token_ended_takes_the_next_one_from_its_kubeconfig
             await invited.until_condition("Joined", "True")
         finally:
             await stop(running)
+
+
+async def says(logged: list[MutableMapping[str, Any]], text: str) -> bool:
+    return any(text in str(each.get("reason") or each["event"]) for each in logged)
+
+
+async def test_an_agent_with_a_wrong_name_or_token_says_so_and_not_that_it_works(
+    invited: Invited,
+) -> None:
+    member = await invited.fleet.add_member("west")
+    await invited.invite("east")
+    async with invited.controllers():
+        await invited.until_condition("ReadyToJoin", "True", "east")
+        with capture_logs() as logged:
+            async with invited.agent(member, "west"):
+                await until(lambda: says(logged, "does not know us as the agent of west"))
+            settings = await invited.identity_settings("east")
+            stranger = replace(settings, identity=AuthInfo(token="wrong"))
+            agent = AgentSettings(member.settings, Invitation("east", stranger))
+            task = asyncio.create_task(run_agent(agent, SystemClock()))
+            try:
+                await until(lambda: says(logged, "does not accept our credentials"))
+            finally:
+                await stop(task)
+            assert not await says(logged, "agent is working")
+            async with invited.agent(member, "east"):
+                await until(lambda: says(logged, "agent is working"))

@@ -474,7 +474,7 @@ async def test_a_forced_leave_goes_on_when_somebody_writes_in_between(
     await leave.begin()
     left = await leave.force()
 
-    assert left == ["placed: ConfigMap default/settings"]
+    assert left == ["perhaps placed: ConfigMap default/settings"]
     with pytest.raises(NotFound):
         await fleet.cluster("west")
 

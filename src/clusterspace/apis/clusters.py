@@ -30,6 +30,9 @@ PULL: Final = "Pull"
 DELETIONS_PAUSED: Final = "DeletionsPaused"
 """Condition of a Cluster: True while nothing is deleted there, False since it was resumed."""
 
+NAMESPACES_KEPT: Final = "NamespacesKept"
+"""Condition of a Cluster: True when namespaces of ours stayed, for somebody's objects are there."""
+
 TOO_MANY_DELETIONS: Final = "TooManyDeletions"
 DELETIONS_RESUMED: Final = "Resumed"
 

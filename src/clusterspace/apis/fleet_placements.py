@@ -234,6 +234,7 @@ _AFFINITY: Final = f"{_POLICY}.affinity.clusterAffinity"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _EQUAL: Final = "Equal"
+_FULL: Final = "FullComparison"
 
 _ROLLING: Final = {"maxUnavailable": "25%", "maxSurge": "25%", "unavailablePeriodSeconds": 60}
 _APPLYING: Final = {
@@ -285,7 +286,7 @@ def placement_causes(placement: Object, old: Object | None) -> tuple[Cause, ...]
         field = f"{_POLICY}.topologySpreadConstraints[{index}].topologyKey"
         found += [causes.invalid(field, key, why) for why in qualified_name_problems(key)]
     found += _toleration_causes(policy, former)
-    found += _apply_causes(apply_strategy_of(placement))
+    found += _apply_causes(apply_strategy_of(placement), apply_strategy_of(old or {}))
     if find_at(placement, "spec", "statusReportingScope") == "NamespaceAccessible":
         field, why = "spec.statusReportingScope", "the status is told on the placement alone"
         found.append(causes.invalid(field, "NamespaceAccessible", why))
@@ -382,7 +383,7 @@ def _toleration_text(toleration: Object) -> str:
     return " ".join(filter(None, words))
 
 
-def _apply_causes(strategy: Object) -> Iterator[Cause]:
+def _apply_causes(strategy: Object, former: Object) -> Iterator[Cause]:
     """Yield what a placement asks of the members that this fleet cannot do."""
     kind = strategy.get("type")
     if kind == "ReportDiff":
@@ -394,7 +395,8 @@ def _apply_causes(strategy: Object) -> Iterator[Cause]:
     if strategy.get("whenToApply") == "IfNotDrifted":
         why = "drift is repaired here, not waited for"
         yield causes.invalid(f"{_STRATEGY}.whenToApply", "IfNotDrifted", why)
-    is_full = strategy.get("comparisonOption") == "FullComparison"
-    if is_full and take_over_of(strategy) == IF_NO_DIFF:
-        why = f"{IF_NO_DIFF} compares what the manifest says, and not what others added"
-        yield causes.invalid(f"{_STRATEGY}.comparisonOption", "FullComparison", why)
+    # One that was stored before this was refused may be written again, so that it can be mended.
+    is_full, was_full = (each.get("comparisonOption") == _FULL for each in (strategy, former))
+    if is_full and (not was_full or take_over_of(strategy) == IF_NO_DIFF):
+        why = "what the manifest says is compared, and not what others added to the object"
+        yield causes.invalid(f"{_STRATEGY}.comparisonOption", _FULL, why)

@@ -25,11 +25,24 @@ from clusterspace.controllers.controller import ControllerManager
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches
 from clusterspace.controllers.leases import LEASES, Candidacy, LeaderElection
-from clusterspace.errors import LeadershipLost, UnusableKubeconfig
+from clusterspace.errors import (
+    ClusterError,
+    Forbidden,
+    LeadershipLost,
+    NotFound,
+    Unauthorized,
+    UnusableKubeconfig,
+)
 from clusterspace.fleet.execution.controller import Execution
 from clusterspace.fleet.membership.leases import LeaseRenewal
-from clusterspace.fleet.membership.manifests import AGENT, AGENT_NAMESPACE, REGISTRATION_PLACE
+from clusterspace.fleet.membership.manifests import (
+    AGENT,
+    AGENT_NAMESPACE,
+    REGISTRATION_PLACE,
+    cluster_path,
+)
 from clusterspace.fleet.membership.member_clusters.agent import MembershipAgent
+from clusterspace.fleet.membership.member_clusters.manifests import internal_path
 from clusterspace.fleet.membership.registration import (
     AgentCredentials,
     Registration,
@@ -84,8 +97,18 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
         async def reach(_cluster: Object) -> ClusterClient:
             return member
 
+        async def welcome() -> None:
+            # Leading needs the member alone. Whether the hub knows us, and by this name, is another
+            # matter: until then nothing is carried out, and people look for the reason here.
+            place = cluster_path(name) if settings.invitation is None else internal_path(name)
+            server = hub_settings.server
+            await answer_of(
+                lambda: _find_welcome(hub, name, place), clock, "the hub", server=server
+            )
+            _log.info("agent is working", cluster=name, hub=server)
+
         async def work(epoch: int) -> None:
-            _log.info("agent is working", cluster=name, hub=hub_settings.server, epoch=epoch)
+            _log.info("agent leads for its cluster", cluster=name, epoch=epoch)
             random, caches, limits = SystemRandom(), HubCaches(hub), settings.deletions
             events = EventRecorder(hub, component=_COMPONENT, clock=clock)
             execution = Execution(hub, caches, events, reach, agent_of=name, limits=limits)
@@ -100,6 +123,7 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
             )
             # With the lead: of two agents of one cluster, one is what it is reached through.
             async with Supervisor(clock, report) as tasks:
+                tasks.spawn("welcome", welcome)
                 if settings.allows_view:
                     tasks.keep("tunnels", tunnels.run, restart=restarts)
                 await manager.run()
@@ -129,6 +153,18 @@ async def _find_registration(member: ClusterClient) -> Registration:
         why = "the cluster is not registered: `clusterspace register` does that"
         raise UnusableKubeconfig(why, place=str(REGISTRATION_PLACE))
     return read_registration(secret)
+
+
+async def _find_welcome(hub: ClusterClient, name: str, place: ResourcePath) -> Object:
+    """Return what the hub has for this agent; ClusterError says why it has nothing for it."""
+    try:
+        return await hub.get(place)
+    except Unauthorized as error:
+        why = "the hub does not accept our credentials: a wrong token, or one that has ended"
+        raise ClusterError(hub.cluster, f"{why} ({error.message})") from error
+    except (Forbidden, NotFound) as error:
+        why = f"the hub does not know us as the agent of {name}: no cluster of that name is ours"
+        raise ClusterError(hub.cluster, f"{why} ({error.message})") from error
 
 
 def _reports(

@@ -25,6 +25,7 @@ from clusterspace.errors import (
     UnusableKubeconfig,
 )
 from clusterspace.fleet.execution.contents import WITH_CONTENTS, read_contents, stamped_by
+from clusterspace.fleet.execution.takeover import is_managed
 from clusterspace.fleet.membership import leave, manifests
 from clusterspace.fleet.membership.connections import read_settings
 from clusterspace.fleet.membership.leave import (
@@ -145,7 +146,7 @@ async def unjoin_cluster(
 
 async def _list_placed(hub: ClusterClient, request: UnjoinRequest, progress: Progress) -> None:
     works = await hub.list_objects(manifests.works_path(request.name))
-    placed = leave.placed_objects(works)
+    placed = sorted([*leave.placed_objects(works), *leave.unreported_objects(works)])
     if not placed:
         progress("nothing is placed on the member")
         return
@@ -171,8 +172,9 @@ async def _list_contents(
     for namespace in namespaces:
         try:
             member = await open_member()
-            if await member.find(manifests.namespace_path(namespace)) is None:
-                continue
+            live = await member.find(manifests.namespace_path(namespace))
+            if live is None or not is_managed(live):
+                continue  # it was there before, and is left to whoever made it
             contents = await read_contents(member, namespace, lambda each: bool(work_of(each)))
         except (ApiError, ClusterError, UnusableKubeconfig) as error:
             progress(f"what is in namespaces of the member cannot be listed: {error}")

@@ -112,6 +112,14 @@ def test_no_short_name_of_ours_is_a_builtin_kinds():
     assert ours & builtin == set(), "kubectl warns everybody who uses it"
 
 
+def test_no_two_kinds_of_ours_have_the_same_short_name():
+    shorts = [
+        short for each in OURS.values() for short in each["spec"]["names"].get("shortNames", ())
+    ]
+
+    assert sorted(shorts) == sorted(set(shorts)), "kubectl takes one, and warns of the other"
+
+
 def test_all_groups_of_karmada_and_kubefleet_are_served_and_one_of_ours():
     groups = {each["spec"]["group"] for each in OURS.values()}
 

@@ -251,7 +251,8 @@ class Applier:
         generation = int(metadata_of(work).get("generation") or 0)
         settled = self._settled.get(key)
         if settled and live is not None and settled == _Settled(generation, shape_of(live)):
-            return ManifestResult(manifest, live=live)
+            is_left = decide(manifest, live) is TakeoverDecision.LEAVE
+            return ManifestResult(manifest, live=None if is_left else live)
 
         # Once a generation is carried out, whatever is different was done by somebody on the
         # member, or else the cache lags behind our own last write:
@@ -307,6 +308,9 @@ class Applier:
         if drift and applied.action in (Action.UPDATED, Action.CREATED):
             self._reporter.record_drift(work, manifest, drift)
         is_recreated = bool(drift) and live is None
+        if applied.action is Action.LEFT:
+            # In force, and not ours: the status lists what the member has of this Work.
+            return ManifestResult(manifest)
         return ManifestResult(manifest, live=applied.live, is_recreated=is_recreated)
 
 

@@ -21,7 +21,7 @@ import structlog
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis import stamps
-from clusterspace.apis.clusters import CLUSTERS, conditions_of
+from clusterspace.apis.clusters import CLUSTERS, NAMESPACES_KEPT, conditions_of
 from clusterspace.client.discovery import Discovery
 from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.resources import Client, ClusterClient, ListOptions, read_page
@@ -54,9 +54,6 @@ _log = structlog.get_logger(__name__)
 WITH_CONTENTS: Final = "clusterspace.io/delete-with-contents"
 """Annotation of a Namespace, of its Work or of a Cluster: `true` lets a namespace go with all that
 is in it, whoever made that."""
-
-NAMESPACES_KEPT: Final = "NamespacesKept"
-"""Condition of a Cluster: True when namespaces of ours stayed, for somebody's objects are there."""
 
 NAMESPACE_KEPT: Final = "NamespaceKept"
 """Reason of the event that tells of one."""

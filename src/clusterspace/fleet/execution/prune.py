@@ -57,7 +57,13 @@ from clusterspace.fleet.execution.contents import (
     stamped_by,
 )
 from clusterspace.fleet.execution.member_informers import MemberInformers
-from clusterspace.fleet.execution.takeover import FIELD_MANAGER, is_ours, without_stamps
+from clusterspace.fleet.execution.takeover import (
+    FIELD_MANAGER,
+    KEPT_COPY_OF,
+    is_ours,
+    template_uid_of,
+    without_stamps,
+)
 from clusterspace.fleet.execution.withdrawn import WithdrawnObjects, withdrawn_of
 from clusterspace.kube.conditions import FALSE, TRUE, Condition, is_true, set_condition
 from clusterspace.kube.objects import (
@@ -497,13 +503,11 @@ class Pruner:
         if WORK_FINALIZER not in finalizers_of(current):
             return True
         manifests = (*manifests_of(current), *dropped_manifests(current))
-        keeps = preserves_resources(current)
-        if not keeps:
-            # The Works of a cluster that leaves and is to keep what it has may not say so yet.
-            cluster = await self._hub.find(ResourcePath(CLUSTERS, name=self._informers.cluster))
-            keeps = cluster is not None and is_being_deleted(cluster) and keeps_on_leave(cluster)
-        if keeps:
-            await self._hand_over(manifests)
+        # The Works of a cluster that leaves and is to keep what it has may not say so yet.
+        cluster = await self._hub.find(ResourcePath(CLUSTERS, name=self._informers.cluster))
+        is_leaving = cluster is not None and is_being_deleted(cluster)
+        if preserves_resources(current) or (is_leaving and keeps_on_leave(cluster or {})):
+            await self._hand_over(manifests, may_return=is_leaving)
         else:
             noted = await self._delete(current, manifests)
             if noted is None:
@@ -531,8 +535,11 @@ class Pruner:
         current = await self._hub.find(resource_path_of(WORKS, work))
         return current if current is not None and uid_of(current) == uid_of(work) else None
 
-    async def _hand_over(self, manifests: Sequence[Object]) -> None:
-        """Take our stamps off objects that stay."""
+    async def _hand_over(self, manifests: Sequence[Object], *, may_return: bool = False) -> None:
+        """Take our stamps off objects that stay.
+
+        Those of a cluster that leaves say what they are copies of, in case it joins again.
+        """
         # A crash in between leaves some with and some without. Whoever comes next finds the Work
         # still there, and goes over all of them again: those without stamps are not ours any more.
         for manifest in manifests:
@@ -540,7 +547,11 @@ class Pruner:
             live = None if path is None else await self._member.find(path)
             if path is not None and live is not None and is_ours(manifest, live):
                 options = WriteOptions(field_manager=FIELD_MANAGER)
-                await self._member.update(path, without_stamps(live), options)
+                bare, template_uid = without_stamps(live), template_uid_of(manifest)
+                if may_return and template_uid:
+                    kept = {**annotations_of(bare), KEPT_COPY_OF: template_uid}
+                    bare = with_metadata(bare, annotations=kept)
+                await self._member.update(path, bare, options)
 
     async def _delete(self, work: Object, manifests: Sequence[Object]) -> Object | None:
         """Delete objects of ours; return the Work as it is now, or None when that has to wait."""

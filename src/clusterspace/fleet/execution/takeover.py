@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any, Final, cast
 
 from clusterspace.apis import stamps
-from clusterspace.apis.fleet_placements import IF_NO_DIFF, TAKE_OVER
+from clusterspace.apis.fleet_placements import IF_NO_DIFF, PARENT, TAKE_OVER
 from clusterspace.apis.interpreter.templates import retain
 from clusterspace.apis.kinds import kind_of
 from clusterspace.builtins.defaults.apply import apply_defaults
@@ -57,6 +57,13 @@ _NAMESPACE: Final = GroupKind("", "Namespace")
 _OWNER_LABELS: Final = (stamps.WORK_ID, stamps.BINDING_ID, stamps.CLUSTER_BINDING_ID)
 """Labels whose values no other hub gives out, and which outlive whatever bears them."""
 
+KEPT_COPY_OF: Final = "clusterspace.io/kept-copy-of"
+"""Annotation of an object that stayed when its cluster left: the UID of its template on the hub.
+
+The object is nobody's from then on. When the cluster joins again and is to have the same template,
+it is had back without a takeover, which a placement may forbid.
+"""
+
 
 class TakeoverDecision(Enum):
     """The decision about the place of a manifest on the member, empty or taken."""
@@ -84,6 +91,9 @@ def decide(manifest: Object, live: Object | None) -> TakeoverDecision:
         return TakeoverDecision.UPDATE
     if annotations_of(manifest).get(stamps.CONFLICT_RESOLUTION) == OVERWRITE:
         return TakeoverDecision.ADOPT
+    kept_copy_of = annotations_of(live).get(KEPT_COPY_OF)
+    if kept_copy_of and not is_managed(live) and kept_copy_of == template_uid_of(manifest):
+        return TakeoverDecision.ADOPT
     if annotations_of(manifest).get(TAKE_OVER) == IF_NO_DIFF:
         return TakeoverDecision.ADOPT_IF_SAME
     is_asked_for = stamps.CONFLICT_RESOLUTION in annotations_of(manifest)
@@ -109,8 +119,14 @@ def is_ours(manifest: Object, live: Object) -> bool:
     return any(desired.get(each) and desired[each] == current.get(each) for each in _OWNER_LABELS)
 
 
+def template_uid_of(manifest: Object) -> str:
+    """Return the UID of the template a manifest was made of; empty if it does not say."""
+    return annotations_of(manifest).get(stamps.TEMPLATE_UID, "")
+
+
 _STAMP_LABELS: Final = frozenset(
     {
+        PARENT,
         stamps.MANAGED,
         stamps.WORK_ID,
         stamps.BINDING_ID,
@@ -135,6 +151,8 @@ _STAMP_ANNOTATIONS: Final = frozenset(
         stamps.MIGRATION,
         stamps.TEMPLATE_UID,
         stamps.TEMPLATE_GENERATION,
+        TAKE_OVER,
+        KEPT_COPY_OF,
     }
 )
 
@@ -229,10 +247,11 @@ def plan_update(manifest: Object, live: Object) -> Update | None:
             merged = merge(_content_of(live), content, schema)
             removal = _Removal(fields, owners.replaced, owners.others)
             content = removal.from_map(merged, schema)
+    annotations = {
+        key: each for key, each in annotations_of(desired).items() if key != KEPT_COPY_OF
+    }
     stamped = with_metadata(
-        live,
-        labels=dict(labels_of(desired)) or None,
-        annotations=dict(annotations_of(desired)) or None,
+        live, labels=dict(labels_of(desired)) or None, annotations=annotations or None
     )
     body = {
         **content,

@@ -21,11 +21,14 @@ from clusterspace.apis.clusters import (
     CLUSTER_NAMESPACE,
     FINALIZER,
     KEEP_ON_LEAVE,
+    NAMESPACES_KEPT,
     WITHDRAWN_PREFIX,
     WORK_FINALIZER,
+    conditions_of,
     execution_namespace,
     is_pull,
 )
+from clusterspace.apis.works import APPLIED, manifests_of
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, DeleteOptions
 from clusterspace.controllers.commit import commit_change
@@ -43,13 +46,14 @@ from clusterspace.errors import (
 )
 from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.member_access import Progress, is_of_hub, others_in
+from clusterspace.kube.conditions import TRUE, find_condition
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
     find_at,
     is_being_deleted,
+    metadata_of,
     name_of,
-    namespace_of,
     uid_of,
     with_finalizer,
     with_metadata,
@@ -143,6 +147,12 @@ class Leave:
         if not gone:
             namespace = execution_namespace(self._name)
             raise CannotLeave(self._name, f"namespace {namespace} on the hub is going away")
+        # Namespaces with somebody's objects in them stayed. That is said on the Cluster by whoever
+        # withdrew the Works, so before the last of them went; it goes with the Cluster.
+        cluster = await self._hub.find(self._path)
+        kept = find_condition(conditions_of(cluster or {}), NAMESPACES_KEPT) or {}
+        if kept.get("status") == TRUE:
+            await self._write_down(str(kept.get("message")).split("; "))
         await self._release()
 
     async def force(self) -> list[str]:
@@ -230,7 +240,8 @@ class Leave:
                 await _delete(self._hub, target, stored)
             except NotFound:
                 continue
-        return [f"placed: {each}" for each in placed_objects(works)]
+        unconfirmed = [f"perhaps placed: {each}" for each in unreported_objects(works)]
+        return [f"placed: {each}" for each in placed_objects(works)] + unconfirmed
 
     async def _write_down(self, left: list[str]) -> None:
         path = manifests.left_behind_path(self._name)
@@ -248,16 +259,32 @@ class Leave:
 
 
 def placed_objects(works: Iterable[Object]) -> list[str]:
-    """Return the objects that Works placed on the member, as `Kind namespace/name`."""
-    manifests = [
-        each
-        for work in works
-        for each in cast("list[Object]", find_at(work, "spec", "workload", "manifests") or [])
-    ]
+    """Return the objects that Works have on the member, as `Kind namespace/name`.
+
+    A Work's status lists what is there by it: neither what the member would not have, nor a
+    namespace that was there before and was left to whoever made it.
+    """
     return sorted(
-        f"{each.get('kind')} {'/'.join(filter(None, (namespace_of(each), name_of(each))))}"
-        for each in manifests
+        _object_text(entry["identifier"])
+        for work in works
+        for entry in cast("list[Object]", find_at(work, "status", "manifestStatuses") or [])
+        if entry.get("identifier")
     )
+
+
+def unreported_objects(works: Iterable[Object]) -> list[str]:
+    """Return the objects of Works that nobody has reported on: they may be on the member."""
+    return sorted(
+        _object_text({**each, **metadata_of(each)})
+        for work in works
+        if find_condition(find_at(work, "status", "conditions"), APPLIED) is None
+        for each in manifests_of(work)
+    )
+
+
+def _object_text(named: Object) -> str:
+    key = "/".join(filter(None, (named.get("namespace"), named.get("name"))))
+    return f"{named.get('kind')} {key}"
 
 
 async def keep_resources(hub: Client, cluster_name: str) -> int:

@@ -1,7 +1,10 @@
 """What a leave removes, and in which order."""
 
+from typing import Any
+
 from clusterspace.fleet.membership import manifests
-from clusterspace.fleet.membership.leave import placed_objects, plan_removals
+from clusterspace.fleet.membership.leave import placed_objects, plan_removals, unreported_objects
+from clusterspace.kube.objects import Object
 
 
 def test_the_hub_ends_its_own_rights_with_its_last_request() -> None:
@@ -28,11 +31,27 @@ def test_what_another_membership_uses_stays() -> None:
         assert manifests.role_path(manifests.IMPERSONATOR) not in order
 
 
+def _work(*applied: Object, **rest: Any) -> Object:
+    entries = [{"identifier": each} for each in applied]
+    return {"spec": {}, "status": {"manifestStatuses": entries, **rest}}
+
+
 def test_placed_objects_are_told_by_kind_and_name() -> None:
-    manifests = [
-        {"kind": "Deployment", "metadata": {"name": "web", "namespace": "shop"}},
-        {"kind": "ClusterRole", "metadata": {"name": "reader"}},
-    ]
-    works = [{"spec": {"workload": {"manifests": manifests}}}, {"spec": {}}]
+    web = {"group": "apps", "kind": "Deployment", "name": "web", "namespace": "shop"}
+    reader = {"kind": "ClusterRole", "name": "reader"}
+
+    works = [_work(web), _work(reader), {"spec": {}}]
 
     assert placed_objects(works) == ["ClusterRole reader", "Deployment shop/web"]
+
+
+def test_what_a_member_would_not_have_is_not_told_as_placed() -> None:
+    web = {"kind": "Deployment", "metadata": {"name": "web", "namespace": "shop"}}
+    spec = {"workload": {"manifests": [web]}}
+    refused = {"type": "Applied", "status": "False"}
+
+    silent, told = {"spec": spec}, {"spec": spec, "status": {"conditions": [refused]}}
+
+    assert placed_objects([silent, told]) == []
+    assert unreported_objects([told]) == []
+    assert unreported_objects([silent]) == ["Deployment shop/web"]

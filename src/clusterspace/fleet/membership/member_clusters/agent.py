@@ -22,6 +22,7 @@ from clusterspace.apis.member_clusters import (
     NODE_COUNT,
     agent_statuses,
     find_agent_status,
+    keeps_resources,
     period_of,
 )
 from clusterspace.client.discovery import Discovery
@@ -45,7 +46,7 @@ from clusterspace.fleet.membership.member_clusters.manifests import (
     fleet_works_path,
     internal_path,
 )
-from clusterspace.fleet.membership.member_clusters.status import generation_of
+from clusterspace.fleet.membership.member_clusters.status import generation_of, left_text
 from clusterspace.fleet.membership.status import Report, collect, pod_requests, total
 from clusterspace.kube.conditions import FALSE, TRUE, UNKNOWN, Condition, set_condition
 from clusterspace.kube.objects import (
@@ -155,9 +156,9 @@ def joined(generation: int) -> Condition:
     return Condition(JOINED, TRUE, "InternalMemberClusterJoined", message, generation)
 
 
-def left(generation: int) -> Condition:
+def left(generation: int, *, keeps: bool = False) -> Condition:
     """Return the Joined condition of a member that is out."""
-    message = "all that was placed is withdrawn"
+    message = left_text(keeps=keeps)
     return Condition(JOINED, FALSE, "InternalMemberClusterLeft", message, generation)
 
 
@@ -231,7 +232,8 @@ class MembershipAgent(Reconciler):
         except (ApiError, ClusterError) as error:
             obstacle = f"the hub cannot be asked: {error}"
         if not obstacle:
-            await self._write(internal, with_heartbeat(internal, (left(generation),), now))
+            gone = left(generation, keeps=keeps_resources(internal))
+            await self._write(internal, with_heartbeat(internal, (gone,), now))
             _log.info(
                 "left the fleet; this agent waits to be invited again, until it is stopped",
                 cluster=name_of(internal),

@@ -36,6 +36,7 @@ from clusterspace.fleet.membership.leave import (
     Leave,
     keep_resources,
     placed_objects,
+    unreported_objects,
 )
 from clusterspace.fleet.membership.manifests import cluster_path, left_behind_path, works_path
 from clusterspace.fleet.membership.member_clusters import manifests
@@ -44,6 +45,7 @@ from clusterspace.fleet.membership.member_clusters.status import (
     generation_of,
     has_left,
     joined_condition,
+    left_text,
     ready_condition,
     relayed_status,
     with_conditions,
@@ -214,7 +216,8 @@ class MemberLeave:
         if find_condition(conditions_of(self._member_cluster), LEAVING) is None:
             works = await self._hub.list_objects(works_path(self._name))
             keeps = keeps_resources(self._member_cluster)
-            leaving = leaving_condition(placed_objects(works), keeps=keeps, generation=generation)
+            placed = sorted([*placed_objects(works), *unreported_objects(works)])
+            leaving = leaving_condition(placed, keeps=keeps, generation=generation)
             self._events.record(self._member_cluster, "MemberClusterLeaving", leaving.message)
             conditions.append(leaving)
         if found.internal is not None and find_agent_status(found.internal) is not None:
@@ -248,7 +251,8 @@ class MemberLeave:
     async def _record_left(self, internal: Object | None) -> None:
         generation = generation_of(self._member_cluster)
         before = find_condition(conditions_of(self._member_cluster), READY_TO_JOIN) or {}
-        left = Condition(JOINED, FALSE, LEFT_REASON, "all that was placed is withdrawn", generation)
+        said = left_text(keeps=keeps_resources(self._member_cluster))
+        left = Condition(JOINED, FALSE, LEFT_REASON, said, generation)
         await self._write(internal, [left, ready_condition(generation, "the member has left")])
         if before.get("status") != FALSE:
             self._events.record(self._member_cluster, LEFT_REASON, "the member has left")

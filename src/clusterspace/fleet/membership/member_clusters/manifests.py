@@ -11,7 +11,14 @@ from typing import Final
 import msgspec
 
 from clusterspace.apis import clusters, member_clusters
-from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, PULL, WORKS, execution_namespace
+from clusterspace.apis.clusters import (
+    CLUSTER_NAMESPACE,
+    CLUSTERS,
+    KEEP_ON_LEAVE,
+    PULL,
+    WORKS,
+    execution_namespace,
+)
 from clusterspace.apis.clusters import KIND as CLUSTER_KIND
 from clusterspace.apis.member_clusters import (
     FLEET_LABEL,
@@ -19,8 +26,10 @@ from clusterspace.apis.member_clusters import (
     GROUP,
     INTERNAL_KIND,
     INTERNAL_MEMBER_CLUSTERS,
+    LEAVE,
     MEMBER_CLUSTERS,
     identity_of,
+    keeps_resources,
     member_namespace,
     owner_reference,
     period_of,
@@ -120,10 +129,12 @@ def namespace(member_cluster: Object) -> Object:
 def internal(member_cluster: Object, state: str) -> Object:
     """Return the InternalMemberCluster: whether to join or to leave, and how often to be heard."""
     path = internal_path(name_of(member_cluster))
-    return {
-        **_body(INTERNAL_MEMBER_CLUSTERS.api_version, INTERNAL_KIND, path, member_cluster),
-        "spec": {"state": state, "heartbeatPeriodSeconds": period_of(member_cluster)},
-    }
+    body = _body(INTERNAL_MEMBER_CLUSTERS.api_version, INTERNAL_KIND, path, member_cluster)
+    if state == LEAVE and keeps_resources(member_cluster):
+        # The agent cannot read the MemberCluster, and says what became of what was placed.
+        body = with_metadata(body, annotations={KEEP_ON_LEAVE: "true"})
+    spec = {"state": state, "heartbeatPeriodSeconds": period_of(member_cluster)}
+    return {**body, "spec": spec}
 
 
 def member_role(member_cluster: Object) -> Object:
@@ -220,7 +231,8 @@ def restored(present: Object, desired: Object) -> Object:
     """Return an object as it is to be; what others may add stays."""
     kept = {field: desired[field] for field in _RESTORED if field in desired}
     labels = {**labels_of(present), **labels_of(desired)}
-    marked = with_metadata(present, labels=labels or None)
+    annotations = {**annotations_of(present), **annotations_of(desired)}
+    marked = with_metadata(present, labels=labels or None, annotations=annotations or None)
     owner = desired["metadata"]["ownerReferences"][0]
     owners: list[Object] = list(present["metadata"].get("ownerReferences") or [])
     if not any(each.get("uid") == owner["uid"] for each in owners):

@@ -136,6 +136,13 @@ def joined_condition(internal: Object, generation: int, refusal: str = "") -> Co
     return Condition(JOINED, UNKNOWN, UNKNOWN_REASON, message, generation)
 
 
+def left_text(*, keeps: bool) -> str:
+    """Return what became of what was placed on a member that has left."""
+    if keeps:
+        return "what was placed stays on the member, and is the fleet's no longer"
+    return "all that was placed is withdrawn, but for namespaces that hold what others made"
+
+
 def has_joined(internal: Object) -> bool:
     """Whether the agent said that it is in."""
     return _agent_joined(internal).get("status") == TRUE

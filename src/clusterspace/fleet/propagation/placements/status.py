@@ -218,7 +218,11 @@ def cluster_conditions(report: ClusterReport, generation: int) -> tuple[Conditio
     synced = Condition(WORK_SYNCHRONIZED, TRUE, "AllWorkSynced", message, generation)
 
     if report.failed:
-        message = f"{_named(report.failed)}: {report.failed[0].message}"
+        # One reason may hide another: an object of another placement is told beside one that the
+        # cluster refused.
+        told = "; ".join(each.message for each in report.failed[:_MOST_NAMED])
+        more = len(report.failed) - _MOST_NAMED
+        message = f"{told} and {more} more" if more > 0 else told
         applied = Condition(APPLIED, FALSE, "NotAllWorkHaveBeenApplied", message, generation)
         return (overridden, synced, applied)
     if not report.is_applied:
