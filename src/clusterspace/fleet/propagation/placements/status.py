@@ -220,9 +220,9 @@ def cluster_conditions(report: ClusterReport, generation: int) -> tuple[Conditio
     if report.failed:
         # One reason may hide another: an object of another placement is told beside one that the
         # cluster refused.
-        told = "; ".join(each.message for each in report.failed[:_MOST_NAMED])
+        messages = "; ".join(each.message for each in report.failed[:_MOST_NAMED])
         more = len(report.failed) - _MOST_NAMED
-        message = f"{told} and {more} more" if more > 0 else told
+        message = f"{messages} and {more} more" if more > 0 else messages
         applied = Condition(APPLIED, FALSE, "NotAllWorkHaveBeenApplied", message, generation)
         return (overridden, synced, applied)
     if not report.is_applied:
