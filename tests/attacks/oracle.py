@@ -50,6 +50,7 @@ CLUSTER_SCOPED = {
     "remedy.karmada.io": "remedies",
     "resource.k8s.io": "deviceclasses resourceslices",
     "scheduling.k8s.io": "priorityclasses",
+    "search.karmada.io": "resourceregistries",
     "storage.k8s.io": "csidrivers csinodes storageclasses volumeattachments "
     "volumeattributesclasses",
     "work.karmada.io": "clusterresourcebindings",

@@ -209,8 +209,28 @@ async def test_a_policy_that_asks_for_what_nothing_does_is_told(
     assert silence == ""
 
 
+async def test_a_registry_that_asks_for_opensearch_is_told(site: Site) -> None:
+    store = {"addresses": ["https://127.0.0.1:1"], "secretRef": {"namespace": "a", "name": "b"}}
+    chosen = {"targetCluster": {}, "resourceSelectors": [{"apiVersion": "v1", "kind": "Pod"}]}
+    body = {
+        "apiVersion": "search.karmada.io/v1alpha1",
+        "kind": "ResourceRegistry",
+        "metadata": {"name": "much"},
+        "spec": {**chosen, "backendStore": {"openSearch": store}},
+    }
+    path = "/apis/search.karmada.io/v1alpha1/resourceregistries?dryRun=All"
+
+    _, warning = await Operator(site, "hub").ask("POST", path, body)
+    _, silence = await Operator(site, "hub").ask("POST", path, {**body, "spec": chosen})
+
+    assert "spec.backendStore.openSearch is stored but not acted on" in warning
+    assert silence == ""
+
+
 async def test_the_attacker_tries_every_field_there_is_to_be_warned_of() -> None:
-    assert {each.field for fields in FIELDS.values() for each in fields} == set(POLICY_ASKS)
+    tried = {*POLICY_ASKS, "spec.backendStore.openSearch"}
+
+    assert {each.field for fields in FIELDS.values() for each in fields} == tried
 
 
 @pytest.mark.parametrize("address", ADDRESSES)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tests.attacks.tenant_fleet import MALLORY, MEMBER, RBAC, TENANT, rule
 
 from clusterspace.apis import stamps
+from clusterspace.apis.affinities import Traits
 from clusterspace.apis.overrides import override_causes
 from clusterspace.errors import OverrideFailed
 from clusterspace.fleet.propagation.overrides import OverridePolicies, override
-from clusterspace.fleet.propagation.scheduler.demands import Traits
 from clusterspace.kube.json_patches import write_pointer
 from clusterspace.kube.objects import Object, annotations_of, labels_of, metadata_of
 from clusterspace.testing.builders import config_map, deployment

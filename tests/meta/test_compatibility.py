@@ -1,8 +1,11 @@
 """The pages on compatibility say what the code does, for every kind there is."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from clusterspace.apis.crds import definition
 from clusterspace.apiserver.admission.unenforced import FIELDS, KINDS
 from clusterspace.apiserver.kubernetes_hub.promises import PROMISES, SHORTFALLS
 from clusterspace.builtins.resource_model import Persistence
@@ -31,12 +34,33 @@ def test_the_page_lists_what_is_not_enforced_as_the_code_does() -> None:
 
 
 def test_the_page_lists_fields_of_policies_that_nothing_acts_on_as_the_code_does() -> None:
-    (fields,) = set(FIELDS.values())
+    (fields,) = {each for (group, _), each in FIELDS.items() if group == "policy.karmada.io"}
     rows = [f"| `{each.field}` | {each.consequence} |" for each in fields]
 
     lines = section("Stored, not acted on", "karmada-compatibility.md").splitlines()
 
     assert [line for line in lines if line[:1] == "|"][2:] == rows
+
+
+def test_the_page_lists_every_field_of_a_registry_and_what_becomes_of_it() -> None:
+    spec = definition("resourceregistries", "search.karmada.io")["spec"]
+    schema = spec["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    (warned,) = FIELDS["search.karmada.io", "ResourceRegistry"]
+
+    text = section("ResourceRegistry", "karmada-compatibility.md")
+    rows = dict(re.findall(r"^\| `(spec\.[\w.]+)` \| (\w+)", text, re.MULTILINE))
+
+    def leaves(of: dict[str, Any], path: str) -> Iterator[str]:
+        below = of.get("items", of).get("properties")
+        if path in rows or not below:
+            yield path
+        else:
+            for name, each in below.items():
+                yield from leaves(each, f"{path}.{name}")
+
+    assert set(leaves(schema, "spec")) == set(rows)
+    assert rows[warned.field] == "warned"
+    assert f"| {warned.consequence} |" in text
 
 
 def test_every_stored_kind_is_on_the_page_and_says_where_it_acts() -> None:

@@ -46,6 +46,10 @@ ACTED_ON: Final[Mapping[GroupKind, str]] = {
         "What one cluster must hold, in namespace `karmada-es-NAME`, and what it reported back. "
         "The controllers write it."
     ),
+    ("search.karmada.io", "ResourceRegistry"): (
+        "Says which kinds of which clusters are shown at the paths of Karmada's search; the fleet "
+        "API server reads it."
+    ),
     (_MEMBERS, "MemberCluster"): (
         "KubeFleet's door into the fleet: creating one invites a cluster, deleting it lets the "
         "cluster leave."
@@ -326,6 +330,16 @@ FIELDS: Final[Mapping[GroupKind, Mapping[str, str]]] = {
         "status.selectedResources": "What the selectors found.",
     },
     ("about.k8s.io", "ClusterProperty"): {"spec.value": "What the property says."},
+    ("search.karmada.io", "ResourceRegistry"): {
+        "spec.targetCluster": (
+            "Of which clusters: by `clusterNames`, `exclude`, labels of the Cluster, `provider`, "
+            "`region` and `zone`; of all, if nothing is asked for."
+        ),
+        "spec.resourceSelectors": "Which kinds.",
+        "spec.resourceSelectors.apiVersion": "Group and version of the kind.",
+        "spec.resourceSelectors.namespace": "In one namespace; in all, if not said.",
+        "status.conditions": "For others to write.",
+    },
 }
 """Kind to field to what it means; lists are written without brackets."""
 

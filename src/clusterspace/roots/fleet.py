@@ -31,6 +31,7 @@ from clusterspace.fleet.gateway.callers import (
 from clusterspace.fleet.gateway.clusters import Directory, Lapses
 from clusterspace.fleet.gateway.fanout import Fleet
 from clusterspace.fleet.gateway.object_cache import ObjectCache
+from clusterspace.fleet.gateway.registries import Registries
 from clusterspace.fleet.gateway.rights import HubRights
 from clusterspace.fleet.gateway.routes import HUB
 from clusterspace.fleet.gateway.shared_watches import SharedWatches
@@ -129,6 +130,8 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         tasks = await stack.enter_async_context(Supervisor(clock, report))
         keep_all(tasks, {**directory.tasks(), "open streams": recheck.run})
         keep_all(tasks, fleet.cache.tasks(directory.members))
+        if fleet.registries is not None:
+            keep_all(tasks, fleet.registries.tasks())
         keep_all(tasks, {**rights.tasks(recheck), **flows.tasks(), **process_tasks(clock)})
         keep_all(tasks, tls.client_tasks(clock, in_use, recheck.changed))
         await directory.wait_synced()
@@ -200,6 +203,7 @@ def build_fleet(
         limits,
         settings.bulk_delete_members,
         identities=settings.identities,
+        registries=Registries(hub, directory),
         cache=ObjectCache(clock, limits.cached_bytes),
     )
 

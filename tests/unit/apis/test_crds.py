@@ -67,6 +67,7 @@ ACTING = frozenset(
         "resourcebindings",
         "clusterresourcebindings",
         "works",
+        "resourceregistries",
         "clusterresourcesnapshots",
         "clusterschedulingpolicysnapshots",
         "migrations",
@@ -134,6 +135,7 @@ def test_all_groups_of_karmada_and_kubefleet_are_served_and_one_of_ours():
                 "networking",
                 "policy",
                 "remedy",
+                "search",
                 "work",
             )
         ),

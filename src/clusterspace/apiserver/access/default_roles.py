@@ -286,6 +286,7 @@ COMPONENT_ROLES: Final = (
     # gateway is. Of its own it reads the clusters and the credentials it connects with.
     DefaultRole(FLEET_USER, (
         _on(_READ, _CLUSTERS, "clusters"),
+        _on(_READ, "search.karmada.io", "resourceregistries"),
         _on(_CREATE, "authentication.k8s.io", "tokenreviews"),
         _on(_CREATE, "authorization.k8s.io", "subjectaccessreviews"),
         _on(("impersonate",), "", "groups", "serviceaccounts", "users"),

@@ -38,6 +38,7 @@ from clusterspace.apiserver.admission.propagation import (
     PermanentIds,
     PlacementRules,
     PolicyRules,
+    RegistryRules,
 )
 from clusterspace.apiserver.admission.quotas import ResourceQuota
 from clusterspace.apiserver.admission.rights import (
@@ -134,6 +135,7 @@ def hub_plugins(
         ClusterSecrets(),
         PlacementRules(),
         PolicyRules(),
+        RegistryRules(),
         BindingRules(),
         PermanentIds(),
         unenforced,  # last: a warning is for who has not been refused

@@ -1,4 +1,4 @@
-"""Admission of policies, overrides, placements, bindings and Works.
+"""Admission of policies, overrides, registries, placements, bindings and Works.
 
 Defaults are filled in and invalid objects refused. A binding may not change which object it is
 about, and the IDs of policies, bindings and Works are given once and kept. An object that is being
@@ -8,7 +8,7 @@ deleted is not refused for being invalid: nothing may keep it from going.
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
-from clusterspace.apis import fleet_placements, policies, stamps, works
+from clusterspace.apis import fleet_placements, policies, registries, stamps, works
 from clusterspace.apis.fleet_placements import (
     NAMESPACE_WITH_SELECTORS,
     completed_placement,
@@ -19,6 +19,7 @@ from clusterspace.apis.policies import (
     completed_policy,
     policy_causes,
 )
+from clusterspace.apis.registries import registry_causes
 from clusterspace.apis.works import template_of, why_not_carried
 from clusterspace.apiserver.state import Admission, HubState, Plugin
 from clusterspace.errors import Cause, Malformed
@@ -100,6 +101,23 @@ class PolicyRules(Plugin):
             return policy
 
         return await admission.run(checked)
+
+
+class RegistryRules(Plugin):
+    """Checks ResourceRegistries: one that means nothing would show nothing, without a word."""
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Check a registry; other objects pass."""
+        is_one = admission.is_of(registries.GROUP, registries.KIND)
+        if not is_one or admission.subresource or _is_leaving(admission):
+            return admission.new
+        problems = admission.served.rules.validate_create(admission.new)
+        misshapen = [each for each in problems if each.reason == _MISSHAPEN]
+        found = misshapen or list(registry_causes(admission.new))
+        if found:
+            info = admission.served.info
+            raise statuses.invalid(info.group_kind, name_of(admission.new), found)
+        return admission.new
 
 
 class PlacementRules(Plugin):

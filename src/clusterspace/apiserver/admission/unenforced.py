@@ -133,6 +133,12 @@ _POLICY_FIELDS: Final = (
 FIELDS: Final[Mapping[tuple[str, str], tuple[UnheededField, ...]]] = {
     ("policy.karmada.io", "PropagationPolicy"): _POLICY_FIELDS,
     ("policy.karmada.io", "ClusterPropagationPolicy"): _POLICY_FIELDS,
+    ("search.karmada.io", "ResourceRegistry"): (
+        UnheededField(
+            ("spec", "backendStore", "openSearch"),
+            "nothing is sent to OpenSearch; clusters themselves answer search/cache and the proxy",
+        ),
+    ),
 }
 """Group and kind to the fields that nothing acts on. A row leaves with the change that does."""
 

@@ -274,6 +274,7 @@ _OWN_KINDS: Final = {
     "config.karmada.io": (EVERYTHING,),
     "networking.karmada.io": (EVERYTHING,),
     "remedy.karmada.io": (EVERYTHING,),
+    "search.karmada.io": ("resourceregistries",),
 }
 """Groups of ours and the resources of each whose objects are completed and checked."""
 

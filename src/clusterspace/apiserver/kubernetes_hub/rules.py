@@ -25,6 +25,7 @@ from clusterspace.apiserver.admission.propagation import (
     PermanentIds,
     PlacementRules,
     PolicyRules,
+    RegistryRules,
 )
 from clusterspace.apiserver.admission.rights import (
     AgentGuard,
@@ -74,6 +75,7 @@ def webhook_plugins(
         ClusterSecrets(),
         PlacementRules(),
         PolicyRules(),
+        RegistryRules(),
         BindingRules(),
         PermanentIds(),
         UnenforcedKinds(),

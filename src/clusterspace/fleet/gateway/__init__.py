@@ -11,6 +11,7 @@ What a request means:
 
 The clusters:
     clusters.py  which there are, kept fresh from the hub; which are in trouble, and for whom
+    registries.py  which clusters ResourceRegistries select for a kind
     object_cache.py  what objects of members said when they were last read
     fanout.py    FleetContext, one request; whom to ask, all at once; the merged answer to HTTP
 

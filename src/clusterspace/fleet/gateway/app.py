@@ -16,6 +16,7 @@ from clusterspace.fleet.gateway import inbound
 from clusterspace.fleet.gateway.answers.documents import Documents
 from clusterspace.fleet.gateway.answers.list_all import list_all
 from clusterspace.fleet.gateway.answers.reviews import answer_review
+from clusterspace.fleet.gateway.answers.search import answer_search
 from clusterspace.fleet.gateway.answers.single import answer_single, find_naming
 from clusterspace.fleet.gateway.answers.watch_all import watch_all
 from clusterspace.fleet.gateway.callers import proxy_request, tunnel_request
@@ -126,6 +127,8 @@ class FleetApp:
 
     async def _answer(self, context: FleetContext) -> Response | None:
         route = context.route
+        if route.info.search is not None:
+            return await answer_search(context, route.info.search)
         if route.is_review:
             return await answer_review(context)
         if route.reach is Reach.ONE:
@@ -147,7 +150,8 @@ class FleetApp:
         if not isinstance(info, FleetRequestInfo):
             raise TypeError("the chain in front of a fleet reads requests with read_fleet_info")
         body = b""
-        if info.verb == "create" and not info.name and not info.is_prefix:
+        is_passed_on = info.is_prefix or info.search is not None
+        if info.verb == "create" and not info.name and not is_passed_on:
             if UNAUTHENTICATED in http.user.groups:
                 # A body takes memory and a place in flight for as long as it is sent. A stranger
                 # who may neither create such a thing on the hub nor reach a member is refused now.

@@ -454,7 +454,8 @@ class Sessions:
         info = route.info
         is_pods = (info.group, info.resource, info.subresource) == ("", "pods", "")
         is_read = info.verb in ("list", "watch") and not info.name
-        if route.reach is not Reach.ALL or not (is_pods and is_read and info.namespace):
+        is_of_view = route.reach is Reach.ALL and info.search is None
+        if not (is_of_view and is_pods and is_read and info.namespace):
             return route
         run = run_of(context)
         if run is None or any(info.query.get(key) for key in _NARROWING):

@@ -553,6 +553,7 @@ class Directory:
         self._left: set[str] = set()
         self._has_left = asyncio.Event()
         self._listeners: set[Membership] = set()
+        self._callbacks: list[Callable[[], None]] = []
         self.troubles = Troubles(hub.connection.clock)
         """Which of the clusters could not be reached a moment ago."""
         self._clusters.add_handler(self._cluster_changed)
@@ -577,6 +578,10 @@ class Directory:
         finally:
             self._listeners.discard(listener)
 
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Call back whenever a cluster joins, leaves or has other labels."""
+        self._callbacks.append(callback)
+
     async def wait_synced(self) -> None:
         """Wait until every cluster is known."""
         await self._secrets.wait_synced()
@@ -589,6 +594,10 @@ class Directory:
     def all_clusters(self) -> tuple[str, ...]:
         """Return the names of all clusters, the control plane first."""
         return (HUB, *self.members())
+
+    def objects(self) -> tuple[Object, ...]:
+        """Return the Cluster of each member."""
+        return tuple(self._known.values())
 
     async def has_pull_members(self) -> bool:
         """Whether there are clusters that only their agents can reach."""
@@ -685,6 +694,8 @@ class Directory:
     def _notify(self, change: MembershipChange) -> None:
         for listener in self._listeners:
             listener.put_nowait(change)
+        for callback in self._callbacks:
+            callback()
 
     def _secret_changed(self, update: Update) -> None:
         changed = SecretRef(*update.key.split("/", 1))

@@ -71,6 +71,7 @@ from clusterspace.fleet.gateway.merge.field_filters import FieldFilter, read_fil
 from clusterspace.fleet.gateway.merge.lists import ClusterList, ListMetadata, read_cluster_list
 from clusterspace.fleet.gateway.merge.sorting import Order, read_order
 from clusterspace.fleet.gateway.object_cache import ObjectCache
+from clusterspace.fleet.gateway.registries import Registries
 from clusterspace.fleet.gateway.routes import (
     HUB,
     FleetRequestInfo,
@@ -140,6 +141,8 @@ class Fleet:
     streams: ClientStreams = field(default_factory=ClientStreams)
     identities: MemberIdentities = field(default_factory=MemberIdentities)
     """Who users of the hub are at members."""
+    registries: Registries | None = None
+    """What Karmada's search shows; None where nobody asks for it."""
     cache: ObjectCache = field(default_factory=lambda: ObjectCache(SystemClock(), 0))
     """What objects of members said when they were last read."""
 
@@ -183,7 +186,9 @@ class FleetContext:
     def field_filter(self) -> FieldFilter | None:
         """What the field selector says that no cluster judges, in lists and watches of all."""
         text = self.info.query.get("fieldSelector")
-        if self.route.reach is not Reach.ALL or self.info.is_write or not (text or self.order):
+        namespaces = self.route.namespaces
+        is_judged = bool(text or self.order or namespaces)
+        if self.route.reach is not Reach.ALL or self.info.is_write or not is_judged:
             return None
         return read_filter(
             text,
@@ -191,6 +196,7 @@ class FleetContext:
             include=self.info.query.get("includeObject") or "Metadata",
             is_metadata_only=self.representation.is_metadata_only,
             order=self.order,
+            namespaces=namespaces,
         )
 
     @cached_property

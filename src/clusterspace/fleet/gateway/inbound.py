@@ -116,13 +116,16 @@ def _rewrite_json_patch(body: bytes, tree: Tree) -> bytes:
     is_changed = False
     for index, text in enumerate(renaming.read_list(body, place="the patch")):
         operation = renaming.read_object(text, place=f"operation {index} of the patch")
-        operations.append(operation)
         path, value = renaming.text_at(operation, "path"), operation.get("value")
         try:
             below = renaming.below(tree, read_pointer(path))
         except ValueError as error:
             why = f"the patch has an unreadable path: {error}"
             raise MalformedPatch(why, place=path) from error
+        if below is renaming.removed:
+            is_changed = True
+            continue  # it is about what is not there
+        operations.append(operation)
         if below is None or not isinstance(value, msgspec.Raw):
             continue
         edited = renaming.edit_of(below)(value)
@@ -170,21 +173,26 @@ def _edited_message(message: Message, tree: Tree, data: bytes, place: str) -> by
             if field.type == "string":
                 value = below(text_of(value, inner)).encode()
         elif field.shape is Shape.MAP:
-            value = _edited_entry(below, value, inner)
+            entry = _edited_entry(below, value, inner)
+            if entry is None:
+                continue
+            value = entry
         else:
             value = _edited_message(get_message(field.type), below, value, inner)
         written.append(write_field(replace(wire_field, value=value)))
     return b"".join(written)
 
 
-def _edited_entry(tree: Tree, data: bytes, place: str) -> bytes:
-    """Change the value of one entry of a map of strings, if its key is in the tree."""
+def _edited_entry(tree: Tree, data: bytes, place: str) -> bytes | None:
+    """Change one entry of a map of strings, if its key is in the tree; None takes it away."""
     halves = list(read_fields(data, place))
     keys = [half.value for half in halves if half.number == _ENTRY_KEY]
     key = text_of(keys[-1], place) if keys and isinstance(keys[-1], bytes) else ""
     change = tree.get(key)
     if not callable(change):
         return data
+    if change is renaming.removed:
+        return None
     return b"".join(
         write_field(
             replace(half, value=change(text_of(half.value, place)).encode())

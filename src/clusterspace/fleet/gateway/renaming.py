@@ -24,6 +24,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
+from clusterspace.apis.registries import CACHED_FROM
 from clusterspace.builtins import resources as builtins
 from clusterspace.builtins.printers.registry import printer_for
 from clusterspace.errors import BadRequest, ClusterMisbehaved, MalformedObject
@@ -51,6 +52,15 @@ Edit: TypeAlias = Callable[[msgspec.Raw], Any]
 """Returns the very same text when nothing changes, else anything that encodes to the new one."""
 
 _Raw: TypeAlias = msgspec.Raw
+
+_REMOVED: Final = object()
+"""What an edit returns for a field that is not to be there."""
+
+
+def removed(_text: str) -> str:
+    """Stand in a tree for a field that is taken away."""
+    raise AssertionError("a field that is taken away has no new text")
+
 
 encode: Final = msgspec.json.Encoder().encode
 _read_fields: Final = msgspec.json.Decoder(dict[str, _Raw]).decode
@@ -116,6 +126,8 @@ def fields_editor(edits: Mapping[str, Edit]) -> Callable[[Fields], Fields]:
 
 def edit_of(tree: Node) -> Edit:
     """Return the edit of one JSON text (an object, a list or a string) that the tree describes."""
+    if tree is removed:
+        return lambda _text: _REMOVED
     if callable(tree):
         return on_text(tree)
     if EACH in tree:
@@ -219,7 +231,10 @@ def _change_of(edits: Iterable[tuple[str, Edit]]) -> Callable[[Fields], bool]:
             if value is None:
                 continue
             edited = edit(value)
-            if edited is not value:
+            if edited is _REMOVED:
+                del fields[key]
+                changed = True
+            elif edited is not value:
                 fields[key] = edited
                 changed = True
         return changed
@@ -372,7 +387,33 @@ def outward(naming: Naming, subject: Subject) -> Tree:
 @lru_cache(maxsize=4096)
 def renamer(naming: Naming, subject: Subject) -> Callable[[Fields], Fields]:
     """Return a function that renames objects on their way to the client; cached."""
-    return editor_of(outward(naming, subject))
+    rename = editor_of(outward(naming, subject))
+    if not naming.shows_source:
+        return rename
+    mark = _source_mark(naming.cluster)
+    return lambda fields: mark(dict(rename(fields)))
+
+
+def _source_mark(cluster: str) -> Callable[[Fields], Fields]:
+    """Return a function that writes into an object from which cluster it is, in an annotation.
+
+    What is no metadata, or no annotations, is left as the cluster wrote it.
+    """
+
+    def mark(fields: Fields) -> Fields:
+        text = fields.get("metadata")
+        try:
+            metadata: Fields = _read_fields(text) if isinstance(text, _Raw) else dict(text or {})
+            own = metadata.get("annotations")
+            said = bytes(own) if isinstance(own, _Raw) else b"null"
+            annotations = {} if said == b"null" else _read_fields(said)
+        except _NOT_THAT:
+            return fields
+        metadata["annotations"] = {**annotations, CACHED_FROM: cluster}
+        fields["metadata"] = metadata
+        return fields
+
+    return mark
 
 
 def inward(naming: Naming, subject: Subject, version_for: Change) -> Tree:
@@ -384,7 +425,13 @@ def inward(naming: Naming, subject: Subject, version_for: Change) -> Tree:
         for place in _places_of(subject)
         if place.content is not _Content.VERSION
     )
-    return _with_embedded(strict, embedded=lenient)
+    tree = _with_embedded(strict, embedded=lenient)
+    if not naming.shows_source:
+        return tree
+    # What was shown and not stored must not be stored when it is written back.
+    metadata = _branch(tree, "metadata")
+    annotations = {**_branch(metadata, "annotations"), CACHED_FROM: removed}
+    return {**tree, "metadata": {**metadata, "annotations": annotations}}
 
 
 def naming_places(subject: Subject) -> Iterator[Steps]:
@@ -513,7 +560,18 @@ def cell_edit(naming: Naming, subject: Subject) -> Edit:
 @lru_cache(maxsize=4096)
 def object_edit(naming: Naming, subject: Subject) -> Edit:
     """Return the edit of what stands beside the cells: metadata, a whole object, or nothing."""
-    return edit_of(outward(naming, subject))
+    rename = edit_of(outward(naming, subject))
+    if not naming.shows_source:
+        return rename
+    mark = _source_mark(naming.cluster)
+
+    def edit(text: msgspec.Raw) -> Any:
+        try:
+            return mark(_read_fields(text))
+        except _NOT_THAT:
+            return text  # nothing stands beside the cells
+
+    return edit
 
 
 def table_edit(naming: Naming, subject: Subject) -> Callable[[Fields], Fields]:

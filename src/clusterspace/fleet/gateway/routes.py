@@ -3,6 +3,8 @@
     /apis/apps/v1/namespaces/NS/deployments/NAME                   vanilla: the cluster is in names
     /apis/apps/v1/namespaces/NS/clusterspaces/CLUSTER/deployments  explicit; with or without NS
     /clusterspaces/CLUSTER/...                                     prefix: one cluster, untouched
+    /apis/search.karmada.io/v1alpha1/search/cache/...              what ResourceRegistries select,
+    /apis/search.karmada.io/v1alpha1/proxying/karmada/proxy/...    in the clusters' own names
 
 A cluster is said by the explicit segment, by the suffix of a name or by the suffix of a namespace;
 names stand in the URL, then in the query, where selectors name objects, then in the body of a
@@ -18,11 +20,12 @@ stays: nothing in this cluster is called that, so `=` matches nothing here and `
 which is the truth.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Final
 
+from clusterspace.apis.registries import RESOURCE_REGISTRIES
 from clusterspace.apiserver.http.messages import Request
 from clusterspace.apiserver.http.request_info import CONNECTS, Query, RequestInfo, read_request
 from clusterspace.errors import BadRequest
@@ -110,13 +113,20 @@ class Naming:
     """Whether namespaces do: `default.clusterspace.member1`."""
     qualifies_marked: bool = False
     """Whether names do that would be taken for those of another cluster: in lists of the hub."""
+    shows_source: bool = False
+    """Whether objects say their cluster in an annotation, as those of Karmada's search do."""
     row_labels: bytes = b""
     """The virtual labels that stand beside the rows of a Table, as `virtual_labels` writes them."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether everything is called what the cluster itself calls it."""
-        return not (self.qualifies_names or self.qualifies_namespaces or self.qualifies_marked)
+        """Whether everything is as the cluster itself shows it."""
+        return not (
+            self.qualifies_names
+            or self.qualifies_namespaces
+            or self.qualifies_marked
+            or self.shows_source
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +179,7 @@ def is_same_cluster(one: str, other: str) -> bool:
 _CLUSTERSPACES: Final = "clusterspaces"
 _NAMESPACES: Final = "namespaces"
 _PROXY: Final = "proxy"
+_SEARCH_API: Final = ("apis", RESOURCE_REGISTRIES.group, RESOURCE_REGISTRIES.version)
 _KARMADA_CLUSTERS: Final = ("apis", "cluster.karmada.io", "clusters")
 
 _OWN_REVIEWS: Final = ("authorization.k8s.io", "selfsubjectaccessreviews")
@@ -197,6 +208,15 @@ class Reach(Enum):
     """
 
 
+class Search(Enum):
+    """The paths at which Karmada's search answers, below `/apis/search.karmada.io/v1alpha1`."""
+
+    CACHE = "search/cache"
+    """Lists of what ResourceRegistries select."""
+    PROXY = "proxying/karmada/proxy"
+    """An API server of what they select, and of the control plane for everything else."""
+
+
 @dataclass(frozen=True, slots=True)
 class FleetRequestInfo(RequestInfo):
     """A request without its `clusterspaces` segment, as authorization, audit and metrics see it."""
@@ -207,6 +227,8 @@ class FleetRequestInfo(RequestInfo):
     """Whether everything after the clusterspace is that cluster's business."""
     raw_path: str = ""
     """The path without the segment, as it was sent: escapes and a slash at the end included."""
+    search: Search | None = None
+    """For a path of Karmada's search, which it is; the rest is read from the path behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +244,8 @@ class Route:
     """Whether nothing is rewritten: the prefix form turns one cluster into an API server."""
     is_review: bool = False
     """Whether somebody asks what they may do themselves, which each cluster answers for itself."""
+    namespaces: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """Of which namespaces objects are shown, by cluster, where not of all."""
 
     def naming_in(self, cluster: str) -> Naming:
         """Return how one of the clusters the request reaches calls things in it.
@@ -231,6 +255,8 @@ class Route:
         """
         if self.reach is Reach.ONE:
             return self.naming
+        if self.info.search is not None:
+            return Naming(cluster, shows_source=True)
         is_listed, is_hub = self.reach is Reach.ALL, cluster == HUB
         return Naming(
             cluster,
@@ -251,6 +277,12 @@ def read_fleet_request(method: str, raw_path: str, raw_query: str) -> FleetReque
     """Read method and URL, in any of the forms."""
     info = read_request(method, raw_path, raw_query)
     segments = _segments_of(info)
+    if tuple(segments[:3]) == _SEARCH_API and (found := _search_at(segments)):
+        search, count = found
+        raw_path = _without(raw_path, 0, count)
+        return replace(
+            _fleet_info(read_request(method, raw_path, raw_query), raw_path, None), search=search
+        )
     cluster: str | None = None
     # Karmada has a form too that turns one cluster into an API server.
     is_karmada = (*segments[:2], *segments[3:4]) == _KARMADA_CLUSTERS
@@ -272,6 +304,16 @@ def read_fleet_request(method: str, raw_path: str, raw_query: str) -> FleetReque
         if _clusterspaces_at(_segments_of(info)):
             raise BadRequest(f"the path contains {_CLUSTERSPACES} twice")
     return _fleet_info(info, raw_path, cluster)
+
+
+def _search_at(segments: Sequence[str]) -> tuple[Search, int] | None:
+    """Return which path of Karmada's search this is, and how many segments it takes."""
+    if segments[3:5] == ["search", "cache"]:
+        return Search.CACHE, 5
+    # Karmada takes any name here: there is one control plane.
+    if segments[3:4] == ["proxying"] and segments[5:6] == [_PROXY] and segments[4]:
+        return Search.PROXY, 6
+    return None
 
 
 def _fleet_info(
@@ -325,6 +367,8 @@ def route_for(
     MethodNotAllowed when it would delete in every cluster, and NotFound when the parts of its path
     disagree.
     """
+    if info.search is not None:
+        return Route(info, Reach.ALL, Naming(""))
     is_about_namespaces = info.resource == _NAMESPACES and not info.group
     if is_about_namespaces and not info.fits_scope(namespaced=False):
         # A namespace within a namespace. Other scopes are for the clusters to know.

@@ -10,6 +10,7 @@ from typing import Final
 from uuid import uuid4
 
 from clusterspace.apis import stamps
+from clusterspace.apis.affinities import Traits
 from clusterspace.apis.clusters import CLUSTERS, WORKS, execution_namespace
 from clusterspace.apis.policies import CLUSTER_OVERRIDE_POLICIES, selectors_of
 from clusterspace.apis.works import binding_key_of, manifests_of
@@ -28,7 +29,6 @@ from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, Update
 from clusterspace.errors import MalformedSelector, OverrideFailed
 from clusterspace.fleet.propagation.overrides import OverridePolicies, override
-from clusterspace.fleet.propagation.scheduler.demands import Traits
 from clusterspace.fleet.propagation.scheduler.filters import KnownClusters, has_new_traits
 from clusterspace.fleet.propagation.templates import is_on_every_cluster
 from clusterspace.fleet.propagation.works.rendering import (

@@ -15,11 +15,11 @@ import msgspec
 import yaml
 
 from clusterspace.apis import kinds
+from clusterspace.apis.affinities import Traits, read_affinity
 from clusterspace.apis.overrides import require_same_object
 from clusterspace.apis.policies import Precision, best_precision, selectors_of
 from clusterspace.apiserver.http.bodies import YamlFault, compose_yaml
 from clusterspace.errors import InapplicablePatch, Malformed, MalformedSelector, OverrideFailed
-from clusterspace.fleet.propagation.scheduler.demands import Traits, read_affinity
 from clusterspace.kube.json_patches import (
     Operation,
     apply_json_patch,

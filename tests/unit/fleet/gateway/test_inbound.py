@@ -422,3 +422,46 @@ def test_streams_to_a_pod_are_not_read() -> None:
     assert (
         inbound.rewrite(b"\x00", "text/plain", NAMES, subject, version_for=version_for) == b"\x00"
     )
+
+
+SOURCE = "resource.karmada.io/cached-from-cluster"
+SEARCHED = Naming("m1", shows_source=True)
+
+
+@pytest.mark.parametrize("content_type", [*OBJECT_TYPES, PROTOBUF])
+def test_what_search_shows_of_the_source_is_not_written_back(content_type: str) -> None:
+    annotations = {SOURCE: "m1", "kept": "yes", APPLIED: "{}\n"}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web", "resourceVersion": VECTOR, "annotations": annotations},
+    }
+    body = encode(pod) if content_type == PROTOBUF else json.dumps(pod).encode()
+
+    raw = inbound.rewrite(body, content_type, SEARCHED, POD, version_for=version_for)
+
+    metadata = (decode(raw) if content_type == PROTOBUF else json.loads(raw))["metadata"]
+    assert metadata["annotations"] == {"kept": "yes", APPLIED: "{}\n"}
+    assert (metadata["name"], metadata["resourceVersion"]) == ("web", "42")
+
+
+def test_a_json_patch_of_the_source_is_left_out() -> None:
+    label = {"op": "add", "path": "/metadata/labels/a", "value": "b"}
+    own = f"/metadata/annotations/{SOURCE.replace('/', '~1')}"
+    patch = [
+        label,
+        {"op": "add", "path": own, "value": "x"},
+        {"op": "remove", "path": own},
+        {"op": "add", "path": "/metadata/annotations", "value": {SOURCE: "x", "kept": "yes"}},
+    ]
+
+    assert sent(patch, inbound.JSON_PATCH, naming=SEARCHED) == [
+        label,
+        {"op": "add", "path": "/metadata/annotations", "value": {"kept": "yes"}},
+    ]
+
+
+def test_a_source_in_a_body_that_is_not_of_search_is_the_clusters_business() -> None:
+    pod = {"kind": "Pod", "metadata": {"name": "web", "annotations": {SOURCE: "m1"}}}
+
+    assert sent(pod, naming=Naming("m1")) == pod

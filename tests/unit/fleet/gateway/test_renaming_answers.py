@@ -13,6 +13,7 @@ POD = Subject("", "v1", "pods")
 DEPLOYMENT = Subject("apps", "v1", "deployments")
 NAMES = Naming("m1", qualifies_names=True)
 NAMESPACES = Naming("m1", qualifies_namespaces=True)
+SOURCE = "resource.karmada.io/cached-from-cluster"
 APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -194,3 +195,24 @@ def test_an_annotation_of_kubectls_that_holds_no_object_stays() -> None:
 def test_an_answer_that_is_no_json_is_the_clusters_fault() -> None:
     with pytest.raises(ClusterMisbehaved, match="m1"):
         renaming.rewrite_answer(b"<html>", NAMES, POD)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "shown"),
+    [
+        ({}, {"annotations": {SOURCE: "m1"}}),
+        ({"annotations": None}, {"annotations": {SOURCE: "m1"}}),
+        ({"annotations": {"a": "b"}}, {"annotations": {"a": "b", SOURCE: "m1"}}),
+        ({"annotations": {SOURCE: "a lie"}}, {"annotations": {SOURCE: "m1"}}),
+        ({"annotations": 7}, {"annotations": 7}),
+    ],
+)
+def test_objects_of_search_say_their_cluster_and_keep_their_names(
+    annotations: dict[str, Any], shown: dict[str, Any]
+) -> None:
+    pod = {"kind": "Pod", "metadata": {"name": "web", **annotations}, "spec": {"nodeName": "n"}}
+    body = json.dumps(pod).encode()
+
+    answer = renaming.rewrite_answer(body, Naming("m1", shows_source=True), POD)
+
+    assert json.loads(answer) == {**pod, "metadata": {"name": "web", **shown}}

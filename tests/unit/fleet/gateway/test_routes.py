@@ -12,6 +12,7 @@ from clusterspace.fleet.gateway.routes import (
     Naming,
     Reach,
     Route,
+    Search,
     qualify,
     read_fleet_request,
     route_for,
@@ -543,3 +544,41 @@ def test_in_a_collection_members_are_told_apart_and_the_hub_keeps_its_names() ->
     assert every.naming_in(HUB) == Naming(HUB, qualifies_marked=True)
     assert unsaid.naming_in("m1") == plainly("m1")
     assert routed("GET", f"{PODS}/p.clusterspace.m1").naming_in("m1") == by_name("m1")
+
+
+SEARCH = "/apis/search.karmada.io/v1alpha1"
+
+
+@pytest.mark.parametrize("federation", [True, False])
+@pytest.mark.parametrize(
+    ("url", "search", "own_path"),
+    [
+        ("search/cache/api/v1/nodes", Search.CACHE, "/api/v1/nodes"),
+        (
+            "search/cache/apis/apps/v1/deployments?limit=1",
+            Search.CACHE,
+            "/apis/apps/v1/deployments",
+        ),
+        (
+            f"proxying/karmada/proxy{PODS}/a.clusterspace.b",
+            Search.PROXY,
+            f"{PODS}/a.clusterspace.b",
+        ),
+        ("proxying/any/proxy/version", Search.PROXY, "/version"),
+        ("proxying/karmada/proxy", Search.PROXY, "/"),
+    ],
+)
+def test_the_paths_of_search_are_read_as_what_is_behind_them(
+    url: str, search: Search, own_path: str, *, federation: bool
+) -> None:
+    route = routed("GET", f"{SEARCH}/{url}", federation=federation)
+
+    assert (route.info.search, route.info.path, route.reach) == (search, own_path, Reach.ALL)
+    assert route.naming_in("m1") == Naming("m1", shows_source=True)
+
+
+@pytest.mark.parametrize(
+    "url", ["resourceregistries", "search/opensearch/api/v1/pods", "proxying/karmada", "search"]
+)
+def test_what_is_beside_the_paths_of_search_is_read_as_ever(url: str) -> None:
+    assert read("GET", f"{SEARCH}/{url}").search is None

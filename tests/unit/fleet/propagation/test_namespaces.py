@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from clusterspace.apis import stamps
+from clusterspace.apis.affinities import Traits
 from clusterspace.apis.works import manifests_of
 from clusterspace.client.resources import decode_object
 from clusterspace.controllers.controller import Request
@@ -12,7 +13,6 @@ from clusterspace.fleet.propagation.namespaces import (
     namespace_of_strayed,
     outline_for_namespace,
 )
-from clusterspace.fleet.propagation.scheduler.demands import Traits
 from clusterspace.fleet.propagation.templates import is_on_every_cluster
 from clusterspace.fleet.propagation.works.rendering import new_work
 from clusterspace.kube.objects import Object, annotations_of, labels_of, with_metadata

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clusterspace.apis.affinities import Traits
 from clusterspace.errors import InapplicablePatch, OverrideFailed
 from clusterspace.fleet.propagation.overrides import (
     Image,
@@ -21,7 +22,6 @@ from clusterspace.fleet.propagation.overrides import (
     write_json,
     write_yaml,
 )
-from clusterspace.fleet.propagation.scheduler.demands import Traits
 from clusterspace.kube.objects import Object, annotations_of, find_at, labels_of, with_value
 from clusterspace.testing.builders import config_map, deployment, pod
 

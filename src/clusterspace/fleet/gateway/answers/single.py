@@ -356,7 +356,7 @@ async def find_naming(context: FleetContext) -> Naming | None:
     name = context.info.name or selector.requires_exact("metadata.name") or ""
 
     async def look(link: Link) -> Reply:
-        reply = await _look(context, link, name)
+        reply = await look_for(context, link, name)
         context.note_list(reply)
         return reply
 
@@ -397,7 +397,7 @@ _read_kind: Final = msgspec.json.Decoder(_Kind).decode
 _read_named: Final = msgspec.json.Decoder(_Named).decode
 
 
-async def _look(context: FleetContext, link: Link, name: str) -> Reply:
+async def look_for(context: FleetContext, link: Link, name: str) -> Reply:
     """Return the object, or what selects it alone; nothing selected is not found."""
     info = context.info
     # The object itself, whatever of it is asked for.

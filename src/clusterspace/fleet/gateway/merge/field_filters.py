@@ -9,7 +9,7 @@ Where a path leads to several values, `=` asks for one of them and `!=` for none
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import Any, Final
 
@@ -49,6 +49,8 @@ class FieldFilter:
     """Whether the client wants no more than the metadata of objects."""
     order: Order | None = None
     """By what the list is to be sorted: read here too, while whole objects are at hand."""
+    namespaces: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """Of which namespaces objects are shown, by cluster, where not of all."""
 
     def select(self, listed: ClusterList) -> ClusterList:
         """Return the list with what matches, in the form that the client wants it."""
@@ -63,8 +65,12 @@ class FieldFilter:
         """Tell of each row or item whether it is as asked; ClusterMisbehaved if unreadable."""
         own = unqualifier(listed.cluster)
         values = [own(each.value) for each in self.requirements]
+        namespaces = self.namespaces.get(listed.cluster)
         try:
-            return [self._is_met(each, values) for each in _objects_of(listed)]
+            return [
+                _is_within(each, namespaces) and self._is_met(each, values)
+                for each in _objects_of(listed)
+            ]
         except UNREADABLE as error:
             why = f"its list has an object that cannot be read: {error}"
             raise ClusterMisbehaved(listed.cluster, why, code=200) from error
@@ -97,6 +103,21 @@ class FieldFilter:
             for item in listed.items
         ]
         return replace(listed, kind=kind, api_version=META_VERSION, items=items)
+
+
+class _Place(msgspec.Struct):
+    namespace: str = ""
+
+
+_read_place: Final = msgspec.json.Decoder(_Place).decode
+
+
+def _is_within(fields: Fields, namespaces: frozenset[str] | None) -> bool:
+    """Whether an object is in one of these namespaces, or in none at all."""
+    if not namespaces:
+        return True
+    found = _read_place(fields.get("metadata", b"{}")).namespace
+    return not found or found in namespaces
 
 
 def _objects_of(listed: ClusterList) -> Iterator[Fields]:
@@ -134,6 +155,7 @@ def read_filter(
     include: str,
     is_metadata_only: bool,
     order: Order | None = None,
+    namespaces: Mapping[str, frozenset[str]] | None = None,
 ) -> FieldFilter | None:
     """Take a field selector apart; None when clusters judge all of it, and nothing is sorted.
 
@@ -143,7 +165,7 @@ def read_filter(
     builtin = find_resource(subject.group, subject.version, subject.resource)
     known = builtin.selectable_fields if builtin else ALWAYS_SELECTABLE
     own = tuple(each for each in asked if each.field not in known)
-    if not own and order is None:
+    if not own and order is None and not namespaces:
         return None
     return FieldFilter(
         own,
@@ -152,6 +174,7 @@ def read_filter(
         include,
         is_metadata_only,
         order,
+        namespaces or {},
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, cast
 
+from clusterspace.apis.affinities import Traits, traits_of
 from clusterspace.apis.clusters import CLUSTERS, taints_of
 from clusterspace.controllers.informers import HubCaches, Update
 from clusterspace.errors import MalformedQuantity
@@ -15,9 +16,7 @@ from clusterspace.fleet.propagation.scheduler.demands import (
     AffinityGroup,
     Amounts,
     Demand,
-    Traits,
     read_amounts,
-    traits_of,
 )
 from clusterspace.kube.objects import Object, find_at, is_being_deleted
 from clusterspace.kube.quantities import ZERO, parse_quantity

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from clusterspace.apis import stamps
+from clusterspace.apis.affinities import Traits
 from clusterspace.apis.clusters import WORK_FINALIZER, WORKS, execution_namespace
 from clusterspace.apis.fleet_placements import (
     MANIFEST_HASH,
@@ -66,7 +67,6 @@ from clusterspace.fleet.propagation.overrides import (
     override,
 )
 from clusterspace.fleet.propagation.scheduler.decisions import allot
-from clusterspace.fleet.propagation.scheduler.demands import Traits
 from clusterspace.kube.objects import (
     Object,
     annotations_of,

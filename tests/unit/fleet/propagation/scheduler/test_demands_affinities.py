@@ -3,12 +3,9 @@
 import pytest
 from tests.unit.fleet.propagation.scheduler.fleet_objects import cluster
 
+from clusterspace.apis.affinities import read_affinity, traits_of
 from clusterspace.errors import MalformedSelector
-from clusterspace.fleet.propagation.scheduler.demands import (
-    read_affinity,
-    read_groups,
-    traits_of,
-)
+from clusterspace.fleet.propagation.scheduler.demands import read_groups
 
 EAST = traits_of(
     cluster("east", labels={"tier": "prod"}, provider="metal", region="eu", zones=["a", "b"])

@@ -3,9 +3,9 @@
 from typing import Any
 
 from clusterspace.apis import stamps
+from clusterspace.apis.affinities import Traits
 from clusterspace.fleet.propagation.bindings import targets_of
 from clusterspace.fleet.propagation.overrides import OverridePolicies
-from clusterspace.fleet.propagation.scheduler.demands import Traits
 from clusterspace.fleet.propagation.works.rendering import Outline, new_work, outline_for_binding
 from clusterspace.kube.objects import Object, with_metadata
 from clusterspace.testing.builders import deployment
