@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from clusterspace.apis import kinds, policies
+from clusterspace.apis.affinities import traits_of
 from clusterspace.apis.clusters import WORKS, id_of
 from clusterspace.apis.kinds import kind_of
 from clusterspace.apis.migrations import NAME_LABEL
@@ -51,7 +52,6 @@ from clusterspace.fleet.migration.selection import (
 )
 from clusterspace.fleet.propagation.bindings import Policy, read_policy
 from clusterspace.fleet.propagation.explanation import find_named
-from clusterspace.fleet.propagation.scheduler.demands import traits_of
 from clusterspace.fleet.propagation.templates import template_resources
 from clusterspace.kube.objects import (
     Object,
