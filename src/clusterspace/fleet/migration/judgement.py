@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from clusterspace.apis import kinds, stamps, works
+from clusterspace.apis.affinities import Traits
 from clusterspace.apis.interpreter.templates import replicas_in
 from clusterspace.apis.kinds import kind_of
 from clusterspace.apis.migrations import policy_name
@@ -44,7 +45,6 @@ from clusterspace.fleet.migration.plan import Verdict
 from clusterspace.fleet.migration.selection import NAMESPACE
 from clusterspace.fleet.propagation.bindings import Claim, Policy, choose_policy
 from clusterspace.fleet.propagation.overrides import OverridePolicies
-from clusterspace.fleet.propagation.scheduler.demands import Traits
 from clusterspace.fleet.propagation.works.rendering import new_work, outline_for_binding
 from clusterspace.kube.objects import (
     Object,
