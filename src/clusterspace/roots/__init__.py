@@ -21,6 +21,7 @@ For one run of a command:
     rotation.py     `certs rotate`: authorities and keys replaced, step by step
     migration.py    from SQLite to etcd, or back; what is in etcd backed up, restored, checked
     cluster_migration.py  `migrate`: a live cluster planned, taken in and given back
+    proofs.py             `migrate snapshot` and `prove`: what ran before and after
     workloads.py    `promote`, `resume`
     why.py          `why`: the hub's objects read, the clusters concerned asked
     diff.py         `diff`: one object asked of every cluster, those that agree counted

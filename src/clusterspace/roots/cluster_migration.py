@@ -29,6 +29,7 @@ from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.connections import read_settings
 from clusterspace.fleet.migration import apply as applying
 from clusterspace.fleet.migration import planning, undo
+from clusterspace.fleet.migration.kept_snapshots import find_kept, keep_snapshot
 from clusterspace.fleet.migration.plan import MigrationPlan
 from clusterspace.fleet.migration.planning import (
     NAMESPACES,
@@ -46,6 +47,7 @@ from clusterspace.fleet.migration.progress import (
     State,
     read_record,
 )
+from clusterspace.fleet.migration.snapshots import Selection, capture
 from clusterspace.fleet.migration.undo import Undoing, UndoOptions
 from clusterspace.kube.objects import with_value
 from clusterspace.roots.clients import command_rules, connect, open_client
@@ -125,6 +127,12 @@ async def apply(
                 reader, source.spec.cluster.name, member.settings, member.cidrs
             ) as client:
                 await _require_planned(source.spec.cluster.uid, client)
+                await _ensure_own_namespace(reader)
+                if await find_kept(reader, name) is None:
+                    places = {each.namespace for each in source.spec.items if each.namespace}
+                    seen = await capture(client, Selection(tuple(sorted(places))), SystemClock())
+                    await keep_snapshot(reader, name, seen)
+            # A crash before this line leaves what ran before, which the next attempt finds.
             await store.begin(source)
         record = await store.record()
         if record.is_paused:
@@ -212,6 +220,18 @@ async def _require_planned(uid: str, member: ClusterClient) -> None:
         )
 
 
+async def _ensure_own_namespace(hub: ClusterClient) -> None:
+    """Make the namespace for leases, originals and snapshots, where the hub has none yet."""
+    own: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": ORIGINALS_NAMESPACE},
+    }
+    if await hub.find(ResourcePath(NAMESPACES, name=ORIGINALS_NAMESPACE)) is None:
+        with suppress(AlreadyExists):
+            await hub.create(ResourcePath(NAMESPACES), own)
+
+
 async def _in_turn(
     record: Record,
     hub: ConnectionSettings,
@@ -223,14 +243,7 @@ async def _in_turn(
     clock = SystemClock()
     async with AsyncExitStack() as stack:
         lease_client = await stack.enter_async_context(open_client(hub))
-        own: dict[str, Any] = {
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {"name": ORIGINALS_NAMESPACE},
-        }
-        if await lease_client.find(ResourcePath(NAMESPACES, name=ORIGINALS_NAMESPACE)) is None:
-            with suppress(AlreadyExists):
-                await lease_client.create(ResourcePath(NAMESPACES), own)
+        await _ensure_own_namespace(lease_client)
         path = ResourcePath(LEASES, ORIGINALS_NAMESPACE, f"migration-{record.name}")
         candidacy = Candidacy(path, process_identity(), _TIMINGS)
         election = LeaderElection(lease_client, candidacy, clock=clock, random=SystemRandom())

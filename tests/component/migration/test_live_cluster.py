@@ -14,7 +14,14 @@ from clusterspace.errors import CannotProve
 from clusterspace.fleet.migration.ownership import OwnerKind, owner_of
 from clusterspace.fleet.migration.proof import Verdict, compare
 from clusterspace.fleet.migration.proof_documents import html_of
-from clusterspace.fleet.migration.snapshots import Selection, Snapshot, capture, decode, encode
+from clusterspace.fleet.migration.snapshots import (
+    Selection,
+    Snapshot,
+    capture,
+    decode,
+    encode,
+    require_namespaces,
+)
 from clusterspace.kube.objects import Object, find_at, name_of, namespace_of, uid_of, with_value
 from clusterspace.testing.builders import DEPLOYMENTS, PODS
 from clusterspace.testing.live_cluster import LiveCluster, live_cluster, sidecar_injector
@@ -93,6 +100,9 @@ async def test_a_live_cluster_is_owned_scaled_injected_and_told_apart(loaded: Lo
     before = decode(encode(before))
     same = compare(before, await loaded.snapshot())
     assert same.is_unchanged, same.findings
+    one = await loaded.snapshot("team-001")
+    assert {each.namespace for each in one.identities} == {"team-001"}
+    assert len(one.identities) == sum(each.namespace == "team-001" for each in before.identities)
 
     # A pod that is deleted is replaced, which is no scaling. What changes beside a pod template
     # touches no pod.
@@ -114,7 +124,7 @@ async def test_a_live_cluster_is_owned_scaled_injected_and_told_apart(loaded: Lo
     assert name_of(victim) in html_of(report)
 
     with pytest.raises(CannotProve, match="there is no namespace nowhere"):
-        await loaded.snapshot("nowhere")
+        await require_namespaces(client, Selection(("nowhere",)))
 
 
 async def _is_back(loaded: Loaded, count: int, without: str) -> bool:

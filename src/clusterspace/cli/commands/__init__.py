@@ -11,6 +11,7 @@ tokens.py       `token`: let clusters register themselves
 clusters.py     `clusters`, `cordon`, `uncordon`, `taint`, `kubeconfig`
 
 migrate.py      `migrate`: a whole live cluster planned, taken in and given back
+proofs.py       `migrate snapshot`, `migrate prove`: what ran before and after, compared
 workloads.py    `promote`, `resume`
 why.py          `why`: an object followed to its clusters, or back from one
 diff.py         `diff`: one object across all clusters, and which of them differ

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from clusterspace.cli.commands.proofs import prove, snapshot
 from clusterspace.cli.completion import cluster_names
 from clusterspace.cli.options import (
     HubOptions,
@@ -74,8 +75,13 @@ def migrate() -> None:
       clusterspace migrate plan -C west -f west.yaml
       clusterspace migrate apply west.yaml
       clusterspace migrate status
+      clusterspace migrate prove west-20260102-030405
       clusterspace migrate undo west-20260102-030405
     """
+
+
+migrate.add_command(prove)
+migrate.add_command(snapshot)
 
 
 @migrate.command()

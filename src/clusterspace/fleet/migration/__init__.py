@@ -11,6 +11,7 @@ progress.py         what the hub keeps: Migration, MigrationItems, originals in 
 apply.py            a plan carried out, from wherever it stands
 undo.py             a migration taken back, as a whole or one object of it
 snapshots.py        the identities of what runs, recorded page by page, and as a file
+kept_snapshots.py   the one from before a migration, kept on the hub
 proof.py            two snapshots compared: changed, gone, new, not seen, explained
 proof_documents.py  that comparison as text, JSON and HTML
 

@@ -22,7 +22,14 @@ import msgspec
 from clusterspace.aio.clocks import Clock
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, ListOptions, RawObject
-from clusterspace.errors import ApiError, CannotProve, ClusterError, Expired, NotFound
+from clusterspace.errors import (
+    ApiError,
+    CannotProve,
+    ClusterError,
+    Expired,
+    Forbidden,
+    NotFound,
+)
 from clusterspace.kube.json_errors import UNREADABLE
 from clusterspace.kube.objects import find_at, identity_of, uid_of
 from clusterspace.kube.plain_text import line
@@ -45,6 +52,7 @@ AUTOSCALER: Final = "HorizontalPodAutoscaler"
 
 _PAGE: Final = ListOptions(limit=250)
 _ATTEMPTS: Final = 3
+_FEW: Final = 5
 _MOST_TEXT: Final = 200
 _NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
 _WHO_AM_I: Final = GroupVersionResource("authentication.k8s.io", "v1", "selfsubjectreviews")
@@ -380,25 +388,23 @@ async def capture(member: ClusterClient, selection: Selection, clock: Clock) -> 
     except ApiError as error:
         why = f"its UID, which is that of the namespace kube-system, cannot be read: {error}"
         raise CannotProve(member.cluster, why) from error
-    for each in selection.namespaces:
-        # A list in a namespace that is misspelt is empty, and empty lists are easily unchanged.
-        try:
-            await member.get(ResourcePath(_NAMESPACES, name=each))
-        except NotFound as error:
-            raise CannotProve(member.cluster, f"there is no namespace {each}") from error
-
     identities: list[Identity] = []
     unseen: list[Unseen] = []
     for collection in _COLLECTIONS:
-        for namespace in selection.namespaces or ("",):
+        for namespace in await _places(member, collection, selection):
             try:
                 seen, unreadable = await _read_all(member, collection, namespace)
             except (ApiError, ClusterError) as error:
                 why = line(str(error), _MOST_TEXT)
                 unseen.append(Unseen(collection.kind, namespace, why))
             else:
-                identities += _merged(seen)
-                unseen += unreadable
+                wanted = selection.namespaces or None
+                identities += (
+                    each for each in _merged(seen) if wanted is None or each.namespace in wanted
+                )
+                unseen += (
+                    each for each in unreadable if wanted is None or each.namespace in wanted
+                )
     return Snapshot(
         cluster=member.cluster,
         cluster_uid=uid_of(system),
@@ -409,6 +415,38 @@ async def capture(member: ClusterClient, selection: Selection, clock: Clock) -> 
         identities=tuple(identities),
         unseen=tuple(unseen),
     )
+
+
+async def require_namespaces(member: ClusterClient, selection: Selection) -> None:
+    """Raise CannotProve for a namespace that is not there.
+
+    A list in one that is misspelt is empty, and of nothing nothing changes.
+    """
+    for each in selection.namespaces:
+        try:
+            await member.get(ResourcePath(_NAMESPACES, name=each))
+        except NotFound as error:
+            raise CannotProve(member.cluster, f"there is no namespace {each}") from error
+        except Forbidden:
+            continue  # who may not look at namespaces may still list what is in them
+
+
+async def _places(
+    member: ClusterClient, collection: _Collection, selection: Selection
+) -> tuple[str, ...]:
+    """Return the namespaces to list one by one; an empty one is all at once.
+
+    A list for each of many namespaces takes longer than one of them all, which not everybody may
+    have.
+    """
+    if len(selection.namespaces) <= _FEW:
+        return selection.namespaces or ("",)
+    try:
+        async for _ in member.list_raw(ResourcePath(collection.resource), ListOptions(limit=1)):
+            break
+    except (ApiError, ClusterError):
+        return selection.namespaces
+    return ("",)
 
 
 async def _read_all(
