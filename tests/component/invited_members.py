@@ -19,8 +19,6 @@ from clusterspace.client.settings import AuthInfo, ConnectionSettings
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EVENTS
 from clusterspace.errors import AlreadyExists, Conflict
-from clusterspace.fleet.membership.health import Thresholds
-from clusterspace.fleet.membership.leases import RenewalSettings
 from clusterspace.fleet.membership.manifests import (
     CONFIG_MAPS,
     SERVICE_ACCOUNTS,
@@ -31,10 +29,9 @@ from clusterspace.fleet.membership.member_clusters import manifests
 from clusterspace.fleet.membership.member_clusters.controller import MemberClusterSettings
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, uid_of
-from clusterspace.roots.agent import run_agent
-from clusterspace.roots.settings import AgentSettings, Invitation
-from clusterspace.testing.stage import Fleet, Side
-from clusterspace.testing.steps import stop, until
+from clusterspace.roots.settings import Invitation
+from clusterspace.testing.stage import Fleet, Side, running_agent
+from clusterspace.testing.steps import until
 
 ACCOUNTS = "fleet-system"
 
@@ -163,19 +160,9 @@ class Invited:
     async def agent(self, member: Side, name: str = "west") -> AsyncGenerator[asyncio.Task[None]]:
         """Run the agent of a member, faster than the product does."""
         self.members[name] = member
-        hub = await self.identity_settings(name)
-        settings = AgentSettings(
-            member.settings,
-            Invitation(name, hub),
-            status_seconds=0.2,
-            thresholds=Thresholds(success_seconds=0.4, failure_seconds=0.4),
-            lease=RenewalSettings(renew_seconds=0.1, retry_seconds=0.1),
-        )
-        task = asyncio.create_task(run_agent(settings, SystemClock()))
-        try:
+        invitation = Invitation(name, await self.identity_settings(name))
+        async with running_agent(member, invitation) as task:
             yield task
-        finally:
-            await stop(task)
 
 
 async def edit_at(

@@ -21,6 +21,7 @@ from clusterspace.controllers.controller import (
 )
 from clusterspace.controllers.informers import Informer
 from clusterspace.errors import ServiceUnavailable
+from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 from clusterspace.testing.settled import settled
@@ -78,4 +79,42 @@ async def test_what_comes_up_for_ever_is_waited_for_once(
     await hub.create(MAPS, config_map("one"))
     await settled()
     assert attempts
+    await stop(*tasks)
+
+
+async def test_a_controller_that_cannot_begin_is_not_waited_for(hub: ClusterClient) -> None:
+    """Its queue is full, and stays so for as long as one of its informers cannot list."""
+    unknown = ResourcePath(GroupVersionResource("example.org", "v1", "unknowns"))
+
+    async def never(_: Request) -> Result:
+        raise AssertionError("there is an informer that has not synced")
+
+    maps, nothing = Informer(hub, MAPS), Informer(hub, unknown)
+    controller = Controller("test", never, clock=SystemClock(), random=Random(1))
+    controller.watch(Watch(maps))
+    controller.watch(Watch(nothing))
+    runs = (maps.run(), nothing.run(), controller.run())
+    tasks = [asyncio.create_task(each) for each in runs]
+    await hub.create(MAPS, config_map("one"))
+    await settled()
+    assert maps.has_synced
+    assert not nothing.has_synced
+    await stop(*tasks)
+
+
+async def test_a_controller_that_is_about_to_begin_is_waited_for(hub: ClusterClient) -> None:
+    """The collection is empty, as its cache is before it was listed."""
+    attempts: list[Request] = []
+
+    async def note(request: Request) -> Result:
+        attempts.append(request)
+        return Done()
+
+    informer = Informer(hub, ResourcePath(CONFIG_MAPS, "empty"))
+    controller = Controller("test", note, clock=SystemClock(), random=Random(1))
+    controller.watch(Watch(informer))
+    controller.add(Request("at start"))
+    tasks = [asyncio.create_task(informer.run()), asyncio.create_task(controller.run())]
+    await settled()
+    assert Request("at start") in attempts
     await stop(*tasks)

@@ -4,7 +4,6 @@ The controllers are lied to while they run, and when they start anew. What is pl
 when the lies end, work goes on.
 """
 
-import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator
@@ -48,6 +47,7 @@ from clusterspace.testing.builders import (
     namespace,
 )
 from clusterspace.testing.faults import Rule
+from clusterspace.testing.settled import settled
 from clusterspace.testing.steps import until, until_equal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -67,7 +67,6 @@ ON_HUB = (
     WORKS,
 )
 ON_MEMBERS = (CONFIG_MAPS, NAMESPACES)
-WHILE_LYING = 0.3
 HUB = ("hub",)
 POLICY = ResourcePath(PROPAGATION_POLICIES, SPACE, "all")
 
@@ -129,10 +128,10 @@ async def until_placed(stage: FaultyStage, *members: str) -> None:
             return set(await held_by(stage, member))
 
         await until_equal(names, set(NAMES))
-    await until_equal(lambda: settled(stage), True)
+    await until_equal(lambda: are_told_of(stage), True)
 
 
-async def settled(stage: FaultyStage) -> bool:
+async def are_told_of(stage: FaultyStage) -> bool:
     bindings = await stage.hub.list_objects(ResourcePath(RESOURCE_BINDINGS, SPACE))
     told = [each.get("status", {}).get("conditions", []) for each in bindings]
     return len(told) == len(NAMES) and all(len(each) > 1 for each in told)
@@ -167,10 +166,10 @@ async def test_lies_delete_nothing(deployed: Deployed, sides: tuple[str, ...], l
     async with stage.controllers():
         await change(stage, "one")
         told = [rule for proxy, lists in lies for rule in tell_lies(proxy, lie, lists)]
-        await until_believed(told)
+        await until_believed(told, sides)
     async with stage.controllers():
         # They know nothing yet, and are lied to from the beginning.
-        await until_believed(told)
+        await until_believed(told, sides)
         stage.heal()
         await change(stage, "two")
 
@@ -178,15 +177,15 @@ async def test_lies_delete_nothing(deployed: Deployed, sides: tuple[str, ...], l
     assert {member: await held_by(stage, member) for member in MEMBERS} == deployed.placed
 
 
-async def until_believed(lies: list[Rule]) -> None:
-    """Wait until every lie was told, and a while longer for what may come of it."""
+async def until_believed(lies: list[Rule], sides: tuple[str, ...]) -> None:
+    """Wait until every lie was told, and for all that comes of it."""
     before = [rule.hits for rule in lies]
 
     async def are_told() -> bool:
         return all(rule.hits > hits for rule, hits in zip(lies, before, strict=True))
 
     await until(are_told)
-    await asyncio.sleep(WHILE_LYING)
+    await settled(lied_to_by=sides)
 
 
 async def read_from_memory(_self: BindingWorks, _request: Request, binding: Object) -> Object:
@@ -243,7 +242,7 @@ async def test_an_old_order_deletes_nothing(
 async def until_asked(
     stage: FaultyStage, resource: GroupVersionResource, verb: str = "GET"
 ) -> None:
-    """Wait until the controllers have asked about objects one by one, and a while longer."""
+    """Wait until the controllers have asked about objects one by one, and what comes of it."""
     before = len(stage.hub_proxy.requests)
 
     async def is_asked() -> bool:
@@ -254,7 +253,7 @@ async def until_asked(
         return len(alone) >= len(NAMES)
 
     await until(is_asked)
-    await asyncio.sleep(WHILE_LYING)
+    await settled(lied_to_by=HUB)
 
 
 async def until_lost(stage: FaultyStage, member: str) -> None:

@@ -13,6 +13,7 @@ cannot be asked counts as one that says nothing.
 
 import asyncio
 from collections.abc import Collection, Iterator
+from types import FrameType
 from typing import Any, Final, TypeAlias, TypeVar
 
 from clusterspace.aio.queues import WorkQueue
@@ -33,19 +34,25 @@ _ANSWER_SECONDS: Final = 2.0
 _HEARTBEATS: Final = ("events", "internalmemberclusters", "leases", "memberclusters")
 """Collections that change all the time, and that nobody takes orders from."""
 
+_NOT_BEGUN: Final = Informer.wait_synced.__name__
+"""The function in which a controller waits for each of its sources."""
+
 
 async def settled(*, lied_to_by: Collection[str] = (), seconds: float = PATIENCE) -> None:
     """Wait until informers are up to date, queues are worked off, and nothing came of it.
 
     What comes up again and again, like a look every second or a retry of what fails, counts as
     done when it was done once more and changed nothing in any collection that is watched here.
-    Clusters that lie are not asked what they hold: nobody may come to believe it.
+    Clusters that lie are not asked what they hold: nobody may come to believe it. A controller that
+    waits for the first list of such a cluster, or of one that cannot be asked, has not begun, and
+    what is in its queue is not waited for.
     """
     try:
         async with asyncio.timeout(seconds):
             seen: _Contents = {}
             # Every event up to `seen` is in a cache, and its keys are in the queues, before these
-            # are worked off. If that wrote anything, `seen` is not what there is afterwards.
+            # are worked off. If that wrote anything, `seen` is not what there is afterwards; nor
+            # is it if a controller has begun since, whose queue nobody waited for.
             while (now := await _caught_up(lied_to_by)) != seen:
                 seen = now
                 await _work_off()
@@ -54,14 +61,15 @@ async def settled(*, lied_to_by: Collection[str] = (), seconds: float = PATIENCE
 
 
 async def _caught_up(lied_to_by: Collection[str]) -> _Contents:
-    """Return the content of every watched collection, once the informers know it."""
+    """Return the content of every watched collection, once the informers know it, and who works."""
     found: _Contents = {}
     for informer in _at_work(Informer):
         is_heartbeat = informer.path.resource.resource in _HEARTBEATS
         if not is_heartbeat and informer.cluster not in lied_to_by:
             of = (informer.cluster, informer.path, informer.selection)
             found[of] = await until(lambda each=informer: _versions(each))
-    return found
+    queues: list[WorkQueue[Any]] = _at_work(WorkQueue)
+    return found | {("at work",): {id(each) for each in queues}}
 
 
 async def _versions(informer: Informer) -> object:
@@ -76,11 +84,13 @@ async def _versions(informer: Informer) -> object:
     live = {key_of(namespace_of(each), name_of(each)): resource_version_of(each) for each in listed}
     known = {key: informer.cache.find_version(key) for key in informer.cache}
     is_known = live == {key: each and each.resource_version for key, each in known.items()}
-    return ("holds", live) if is_known else None
+    # An empty cache equals an empty collection before it was ever listed, too; and who waits for
+    # the list has yet to begin.
+    return ("holds", live) if is_known and informer.has_synced else None
 
 
 async def _work_off() -> None:
-    """Wait until every key that is due now or soon was worked on."""
+    """Wait until every key that is due now or soon was worked on, where anybody works."""
     queues: list[WorkQueue[Any]] = _at_work(WorkQueue)
     for queue in queues:
         due = queue.due_within(_SOON_SECONDS)
@@ -97,18 +107,22 @@ def _at_work(kind: type[T]) -> list[T]:
     """Return the objects of a kind that tasks of this loop are at work on, each once."""
     found: dict[int, T] = {}
     for task in asyncio.all_tasks():
-        for frame in _frames(task.get_coro()):
-            at_hand = [*frame.values(), *getattr(frame.get("self"), "__dict__", {}).values()]
+        frames = list(_frames(task.get_coro()))
+        # A controller has no workers until its sources have synced, if they ever do.
+        if any(frame.f_code.co_name == _NOT_BEGUN for frame in frames):
+            continue
+        for names in (frame.f_locals for frame in frames):
+            at_hand = [*names.values(), *getattr(names.get("self"), "__dict__", {}).values()]
             found |= {id(each): each for each in at_hand if isinstance(each, kind)}
     return list(found.values())
 
 
-def _frames(waiting: Any) -> Iterator[dict[str, Any]]:
-    """Yield the variables of the functions a task is in, from its first to the one that waits."""
+def _frames(waiting: Any) -> Iterator[FrameType]:
+    """Yield the functions a task is in, from its first to the one that waits."""
     while waiting is not None:
         for prefix in ("cr", "ag", "gi"):
             if frame := getattr(waiting, f"{prefix}_frame", None):
-                yield frame.f_locals
+                yield frame
         waiting = next(
             (
                 inner
