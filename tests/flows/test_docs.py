@@ -21,6 +21,7 @@ SHARED = (
     "concepts.md",
     "guides/propagate.md",
     "guides/take-over.md",
+    "guides/migrate-a-cluster.md",
     "guides/watch-and-debug.md",
     "guides/search.md",
     "guides/join-push.md",

@@ -10,7 +10,7 @@ from typing import Any
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.client.discovery import Discovery
 from clusterspace.client.requests import ResourcePath
-from clusterspace.client.resources import ClusterClient, WriteOptions
+from clusterspace.client.resources import Client, ClusterClient, WriteOptions
 from clusterspace.fleet.migration.apply import Application, ApplyOptions
 from clusterspace.fleet.migration.plan import MigrationPlan
 from clusterspace.fleet.migration.planning import PlanRequest, make_judge, plan_cluster
@@ -203,9 +203,11 @@ async def plan_of(site: Site, **request: Any) -> MigrationPlan:
     return await plan_cluster(site.hub, site.member, asked, 0.0)
 
 
-async def apply_plan(site: Site, plan: MigrationPlan, **options: Any) -> Counter[State]:
-    """Carry a plan out, as the command does."""
-    store = MigrationStore(site.hub, plan.name)
+async def apply_plan(
+    site: Site, plan: MigrationPlan, *, hub: Client | None = None, **options: Any
+) -> Counter[State]:
+    """Carry a plan out, as the command does; with another client of the hub, if one is given."""
+    store = MigrationStore(hub or site.hub, plan.name)
     await store.begin(plan)
     cluster = await site.fleet.cluster(WEST)
     judge = await make_judge(site.hub, site.member, cluster, plan.name, 8)
@@ -215,12 +217,19 @@ async def apply_plan(site: Site, plan: MigrationPlan, **options: Any) -> Counter
     return await application.run()
 
 
-async def undo_plan(site: Site, name: str, **options: Any) -> Counter[State]:
+async def undo_plan(
+    site: Site,
+    name: str,
+    *,
+    hub: Client | None = None,
+    member: Client | None = None,
+    **options: Any,
+) -> Counter[State]:
     """Take a migration back, as the command does."""
     served = await Discovery(site.hub.connection).served()
     undoing = Undoing(
-        MigrationStore(site.hub, name),
-        site.member,
+        MigrationStore(hub or site.hub, name),
+        member or site.member,
         served,
         UndoOptions(patience=30.0, **options),
         SystemClock(),

@@ -61,6 +61,7 @@ from clusterspace.kube.objects import (
     Object,
     annotations_of,
     find_at,
+    is_being_deleted,
     labels_of,
     resource_version_of,
     uid_of,
@@ -201,6 +202,8 @@ class Application:
         """Return what is to become of an item, and its object if that is still to be taken."""
         planned = item.plan
         template = await self._find_template(planned)
+        if template is not None and is_being_deleted(template):
+            return item.now(State.REFUSED, "the hub is deleting an object of this name"), None
         if template is not None and is_of(template, self._store.name):
             # Made by us before a crash: there is nothing left to decide.
             return item.now(State.TAKING, template_uid=uid_of(template)), None

@@ -118,13 +118,14 @@ class Undoing:
         kept = [each for chunk in self._chunks for each in chunk.items if _is_kept(each)]
         if not only:
             await self._tell(
-                Phase.UNDOING if kept else Phase.UNDONE, kept[0].reason if kept else ""
+                Phase.UNDOING if kept else Phase.UNDONE, kept[-1].reason if kept else ""
             )
         elif kept:
             kept = [each for each in kept if each.plan.title == only]
         if kept:
+            # The last of the plan was tried first; what others need often stays because they do.
             more = f" (and {len(kept) - 1} more)" if len(kept) > 1 else ""
-            raise CannotMigrate(f"{kept[0].plan.title}{more} stays on the hub: {kept[0].reason}")
+            raise CannotMigrate(f"{kept[-1].plan.title}{more} stays on the hub: {kept[-1].reason}")
         return count_states(self._chunks)
 
     async def _tell(self, phase: Phase, message: str = "") -> None:
@@ -269,6 +270,7 @@ class Undoing:
         Deleting a namespace deletes what is in it. So all of it is looked at, and what cannot be
         looked at counts as something.
         """
+        items = [each for chunk in self._chunks for each in chunk.items]
         for chunk in reversed(self._chunks):
             for index, item in enumerate(chunk.items):
                 is_meant = not self._options.only or item.plan.title == self._options.only
@@ -278,13 +280,25 @@ class Undoing:
                 is_ours = namespace is not None and is_of(namespace, self._store.name)
                 if namespace is None or not is_ours or item.state is State.SKIPPED:
                     chunk.items[index] = item.now(State.UNDONE, item.reason)
+                elif any(_is_kept(each) for each in items if each.plan.namespace == item.plan.name):
+                    chunk.items[index] = item.now(State.TAKEN, "what is in it stays on the hub")
                 elif why := await self._contents_of(item.plan.name):
                     chunk.items[index] = item.now(State.UNDONE, f"it stays on the hub: {why}")
                 else:
                     with suppress(NotFound):
                         await self._hub.delete(item.plan.path, DeleteOptions(uid_of(namespace)))
+                    await self._until_gone(item.plan.path, uid_of(namespace))
                     chunk.items[index] = item.now(State.UNDONE)
             await self._store.write(chunk)
+
+    async def _until_gone(self, path: ResourcePath, uid: str) -> None:
+        """Wait until an object of the hub is gone: a namespace takes a while to be emptied."""
+        deadline = self._clock.monotonic() + self._options.patience
+        while self._clock.monotonic() < deadline:
+            found = await self._hub.find(path)
+            if found is None or uid_of(found) != uid:
+                return
+            await self._clock.sleep(_FIRST_LOOK)
 
     async def _contents_of(self, namespace: str) -> str:
         """Return what is in a namespace of the hub, besides what every namespace has."""
