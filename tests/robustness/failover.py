@@ -37,7 +37,8 @@ async def measure(world: World, seed: int, *, is_silent: bool) -> list[float]:
         try:
             while True:
                 count += 1
-                content = config_map(f"f{seed}-{number}-{count}", data={"v": "x" * 200})
+                name = f"f{seed}-{'silent' if is_silent else 'refused'}-{number}-{count}"
+                content = config_map(name, data={"v": "x" * 200})
                 try:
                     version_in(await ways[current].ask("POST", CONFIG_MAPS, content))
                     answered[number].append(time.monotonic())

@@ -95,8 +95,8 @@ async def play(world: World, round_: Round) -> Verdict:
             each.cancel()
         await asyncio.wait(leaders)
         await world.heal()
-        if any("full etcd" in each for each in faults.done):
-            await make_room(world, log)
+        if any("full etcd" in each or "full disk of a member" in each for each in faults.done):
+            await make_room(world, log)  # what fills a disk may have filled the quota, too
         last = await _last_write(world, keys)
         await log.reach(last)
         with suppress(AssertionError):  # then it is said of whom, below

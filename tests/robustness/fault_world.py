@@ -116,6 +116,8 @@ class Disk:
 
     def empty(self) -> None:
         (self.path / "filler").unlink(missing_ok=True)
+        for copy in self.path.rglob("*.broken"):
+            copy.unlink()  # what etcd keeps of a log it has repaired: whoever repairs it looks, too
 
 
 class SlowDisk:
@@ -248,6 +250,8 @@ class World:
     async def heal(self) -> None:
         """Have everything run and reach everything."""
         await self.network.mend_all()
+        if self.small_disk is not None:
+            self.small_disk.empty()
         for member in self.etcd.members:
             member.thaw()
             if member.process is None or member.process.returncode is not None:
@@ -257,8 +261,6 @@ class World:
             hub.disk.empty()
             if not hub.is_running:
                 hub.start()
-        if self.small_disk is not None:
-            self.small_disk.empty()
         for hub in self.hubs:
             try:
                 await hub.wait_ready()

@@ -176,6 +176,8 @@ class EtcdClient:
         """Made once: gRPC looks a while for whatever it might have to do around a call."""
         self._answered = -1
         """Which member answered last, if it has not failed since."""
+        self._silent: set[int] = set()
+        """Members that have let a call run out of time, and have not answered anything since."""
         self._usual_seconds = 0.0
         """What a call takes that is answered, on average of the last twenty or so."""
         self._current = SystemRandom().randrange(len(settings.servers))
@@ -248,7 +250,7 @@ class EtcdClient:
         if not seconds:
             shortest, longest = ATTEMPT_SECONDS
             seconds = min(max(shortest, least, 4 * self._usual_seconds), longest)
-            if attempt >= _SHORT_ATTEMPTS:
+            if attempt >= _SHORT_ATTEMPTS and place not in self._silent:
                 seconds = longest
         return await self._call_at(place, method, request, seconds)
 
@@ -343,9 +345,11 @@ class EtcdClient:
 
         deadline = self._clock.monotonic() + _CONNECT_SECONDS
         while True:
+            # A member whose machine has lost its power is connected for a quarter of a minute yet:
+            # those who have answered since they last failed to come first.
             members = len(self._channels)
-            for step in range(members):
-                place = (self._current + step) % members
+            ways = [(self._current + step) % members for step in range(members)]
+            for place in sorted(ways, key=lambda way: way in self._silent):
                 if self._channels[place].get_state(True) is ChannelConnectivity.READY:
                     self._current = place
                     return place
@@ -369,6 +373,7 @@ class EtcdClient:
             metrics.etcd_call_failed(method)
             raise failure from None
         self._answered = place
+        self._silent.discard(place)
         took = self._clock.monotonic() - started
         self._usual_seconds += (took - self._usual_seconds) * 0.05
         metrics.etcd_call_finished(method, took)
@@ -377,6 +382,10 @@ class EtcdClient:
     def _failure(self, place: int, error: "AioRpcError") -> StoreError:
         """Translate an error of gRPC, and use another member if it is this one's."""
         code, why = error.code().name, error.details() or error.code().name
+        if code == "DEADLINE_EXCEEDED":
+            self._silent.add(place)
+        elif why.startswith("etcdserver:"):
+            self._silent.discard(place)
         if "database space exceeded" in why:
             return StoreFull(f"etcd has no room left ({why}): compact, defragment, then disarm")
         if "request is too large" in why or "message larger than max" in why:

@@ -395,8 +395,8 @@ class EtcdStore(IndexedStore):
         while True:
             (attempt, pause), fence = next(attempts), self._fence
             try:
-                # A create that is given up costs more than waiting for it a little longer.
-                least = 0.0 if write.expected else _CREATE_SECONDS
+                # With kine, who creates has one attempt, and waits for it a little longer.
+                least = 0.0 if write.expected or self._client.is_etcd else _CREATE_SECONDS
                 request = self._request(write)
                 raw = messages.read_txn(
                     await self._client.call(messages.TXN, request, attempt=attempt, least=least)
