@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
-from tests.component.audit_lines import flat
+from tests.component.audit_lines import flat, wait_written
 from tests.component.gateway.fleet_site import ROOT, Site, fleet_site, heard
 from tests.component.gateway.watch_streams import watching
 from tests.component.serving.wire import RawClient, get
@@ -49,11 +49,13 @@ class AuditFile:
     """The lines that come after this was made."""
 
     def __init__(self, path: Path) -> None:
+        wait_written()
         self._path = path
         self._from = len(path.read_bytes()) if path.exists() else 0
 
     @property
     def raw(self) -> bytes:
+        wait_written()
         return self._path.read_bytes()[self._from :]
 
     def lines(self, **wanted: Any) -> list[dict[str, Any]]:

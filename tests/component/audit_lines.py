@@ -1,8 +1,12 @@
 """Events of an audit log on one level, as tests ask for them."""
 
 import json
+import threading
+import time
 from pathlib import Path
 from typing import Any
+
+from clusterspace.apiserver.access.audit_log import AuditWriter
 
 PREFIX = "audit.clusterspace.io/"
 
@@ -31,6 +35,15 @@ def flat(event: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in said.items() if value}
 
 
+def wait_written() -> None:
+    """Wait until the servers of this process have written what they were given to write."""
+    for thread in threading.enumerate():
+        writer = getattr(getattr(thread, "_target", None), "__self__", None)
+        while isinstance(writer, AuditWriter) and writer._written < writer._queued:
+            time.sleep(0.001)
+
+
 def lines_of(log: Path) -> list[dict[str, Any]]:
     """Return all events of a file, oldest first."""
+    wait_written()
     return [flat(json.loads(line)) for line in log.read_bytes().splitlines()]

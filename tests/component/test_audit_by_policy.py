@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.component.audit_lines import wait_written
 from tests.component.gateway.watch_streams import watching
 
 from clusterspace.apiserver.access.audit_chain import files_of, verify
@@ -50,6 +51,7 @@ def written(tmp_path: Path, policy: str = POLICY) -> HubSettings:
 
 def events_in(settings: HubSettings, **wanted: Any) -> list[dict[str, Any]]:
     assert settings.audit_log_path is not None
+    wait_written()
     found = map(json.loads, settings.audit_log_path.read_bytes().splitlines())
     return [each for each in found if wanted.items() <= each.items()]
 

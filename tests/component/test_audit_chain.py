@@ -1,17 +1,27 @@
 """An audit log shows what was done to it: every removed, changed, inserted and moved line."""
 
+import asyncio
 import json
 import os
 import random
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 from click.testing import CliRunner, Result
 
 from clusterspace.apiserver.access.audit_chain import Key, files_of, verify
-from clusterspace.apiserver.access.audit_log import AuditLog, Rotation
+from clusterspace.apiserver.access.audit_log import (
+    MOST_UNWRITTEN,
+    AuditLog,
+    AuditWriter,
+    Rotation,
+)
 from clusterspace.cli.main import main
 
 Lines = list[bytes]
@@ -333,3 +343,107 @@ def test_the_command_takes_a_file_of_keys_and_refuses_a_weak_one(tmp_path: Path)
     refused = verified(str(log), "--key-file", str(file))
     assert refused.exit_code != 0
     assert "hunter2" not in refused.output
+
+
+# -- off the event loop ----------------------------------------------------------------------------
+
+
+class HeldLog(AuditLog):
+    """A log on a disk that hangs until the test lets it go on."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.disk = threading.Event()
+
+    def write(self, event: dict[str, Any]) -> None:
+        self.disk.wait(60)
+        super().write(event)
+
+
+def names_in(log: Path) -> list[str]:
+    return [json.loads(line)["name"] for line in log.read_bytes().splitlines()]
+
+
+async def test_events_are_written_in_the_order_they_came_however_many_come(tmp_path: Path) -> None:
+    log = tmp_path / "audit.log"
+    names = [f"web-{number}" for number in range(3000)]
+    writer = AuditWriter(AuditLog(log, Rotation(full_bytes=200_000, kept=20)))
+    for name in names:
+        await writer.room()
+        writer.write({"verb": "create", "name": name})
+    writer.close()
+
+    assert [name for file in files_of(log) for name in names_in(file)] == names
+    verification = verify(log, files_of(log))
+    assert (verification.findings, verification.last.sequence) == ([], 3000)
+
+
+async def test_a_disk_that_hangs_holds_up_who_is_audited_and_nobody_else(tmp_path: Path) -> None:
+    held = HeldLog(tmp_path / "audit.log")
+    writer = AuditWriter(held)
+    for number in range(MOST_UNWRITTEN):
+        await writer.room()
+        writer.write({"verb": "create", "name": f"web-{number}"})
+
+    async with asyncio.TaskGroup() as group:
+        waiting = [group.create_task(writer.room()) for _ in range(3)]
+        await asyncio.sleep(0)  # the loop goes on, and they do not
+        assert not any(each.done() for each in waiting)
+        waiting[0].cancel()  # its client has gone
+        held.disk.set()
+    writer.write({"verb": "create", "name": "last"})
+    writer.close()
+
+    assert names_in(tmp_path / "audit.log")[-2:] == [f"web-{MOST_UNWRITTEN - 1}", "last"]
+    assert found(tmp_path / "audit.log") == []
+
+
+async def test_what_cannot_be_encoded_is_a_line_that_is_missed(
+    tmp_path: Path, logged_errors: list[str]
+) -> None:
+    log = tmp_path / "audit.log"
+    writer = AuditWriter(AuditLog(log))
+    for name in ("a", object(), "b"):
+        writer.write({"verb": "create", "name": name})
+    writer.close()
+
+    assert len(logged_errors) == 1
+    assert names_in(log) == ["a", "b"]
+    assert verify(log, files_of(log)).findings[0].what == "lost"
+
+
+CRASHING = """
+import asyncio, os, sys
+from pathlib import Path
+from clusterspace.apiserver.access.audit_log import AuditLog, AuditWriter
+
+async def main():
+    writer = AuditWriter(AuditLog(Path(sys.argv[1])))
+    number = 0
+    while True:
+        await writer.room()
+        writer.write({"verb": "create", "name": f"web-{number}"})
+        number += 1
+        if number % 50 == 0:
+            await asyncio.sleep(0)
+        if number == 2000:
+            print("busy", flush=True)
+
+asyncio.run(main())
+"""
+
+
+def test_what_a_killed_process_leaves_is_whole_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    log = tmp_path / "audit.log"
+    for _ in range(2):
+        with subprocess.Popen(
+            [sys.executable, "-c", CRASHING, str(log)], stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            assert "busy\n" in iter(process.stdout.readline, "")
+            process.kill()
+        assert found(log) == []
+    written(log, 1)
+
+    assert found(log) == []
+    assert names_in(log)[-1] == "web-0"

@@ -10,10 +10,10 @@ from typing import Any, Final
 from clusterspace.aio.clocks import Clock
 from clusterspace.apiserver.access import audit_chain
 from clusterspace.apiserver.access.audit_chain import Key, Link, Verification
-from clusterspace.apiserver.access.audit_log import AuditLog
+from clusterspace.apiserver.access.audit_log import AuditLog, AuditWriter
 from clusterspace.apiserver.http.audit_events import failed_login_events
 from clusterspace.apiserver.http.audit_policy import Policy, default_policy, read_policy
-from clusterspace.apiserver.http.guards import AuditSink, FailedLogins
+from clusterspace.apiserver.http.guards import AuditRoom, AuditSink, FailedLogins
 from clusterspace.errors import UnusableConfiguration, UnusableDirectory
 from clusterspace.roots.config_files import read_document
 from clusterspace.roots.settings import ServerSettings
@@ -30,6 +30,8 @@ class Auditing:
     write: AuditSink
     failed_logins: FailedLogins
     policy: Policy = field(default_factory=default_policy)
+    room: AuditRoom | None = None
+    """Waits while too much is unwritten."""
 
 
 @contextmanager
@@ -44,10 +46,11 @@ def open_audit(settings: ServerSettings, file: Path, clock: Clock) -> Generator[
     keys = read_keys(settings.audit_key_file) if settings.audit_key_file is not None else ()
     path = settings.audit_log_path or file
     log = AuditLog(path, settings.audit_rotation, clock, keys[0] if keys else None)
-    failed_logins = FailedLogins(clock, log.write, failed_login_events(policy, clock))
+    writer = AuditWriter(log)
+    failed_logins = FailedLogins(clock, writer.write, failed_login_events(policy, clock))
     # What was counted of failed logins is the last that is written.
-    with closing(log), closing(failed_logins):
-        yield Auditing(log.write, failed_logins, policy)
+    with closing(writer), closing(failed_logins):
+        yield Auditing(writer.write, failed_logins, policy, writer.room)
 
 
 def read_keys(file: Path) -> tuple[Key, ...]:

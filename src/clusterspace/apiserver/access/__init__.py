@@ -8,7 +8,7 @@ agents.py         what the agent of a member cluster reaches, and nothing else
 components.py     what controllers and gateway may do, where a role cannot say it
 reviews.py        clients ask what somebody may do
 default_roles.py  the roles and bindings that clients expect to find; roles made of other roles
-audit_log.py      the file that tells who wrote what
+audit_log.py      the file that tells who wrote what, and the thread that writes it
 audit_chain.py    its lines: numbered and chained by hashes, and verified again
 
 What the body of a write needs beyond the right its URL names is asked by rules in admission/.

@@ -1,8 +1,13 @@
-"""The audit log as a file: appended line by line, chained, turned over when it is full."""
+"""The audit log as a file: appended line by line, chained, turned over when it is full.
+
+The event loop puts events in a queue, and a thread makes lines of them and writes them.
+"""
 
 import asyncio
 import errno
 import os
+import threading
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +23,12 @@ _log = structlog.get_logger(__name__)
 _MODE: Final = 0o600
 _BLOCK: Final = 64 * 1024
 _DAY: Final = 24 * 3600.0
-_HEAD_SECONDS: Final = 0.05
+_GATHER_SECONDS: Final = 0.01
+"""How long events are gathered, to be written together: waking a thread for each, and writing the
+head behind each, would be half of what auditing a write costs."""
+
+MOST_UNWRITTEN: Final = 1000
+"""Events that may wait for the disk; then requests that are audited wait before they begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +50,8 @@ class AuditLog:
     The head is written after the line, within moments. A crash between the two leaves a head that
     is some lines behind, which is no gap: the last line says more than the head does. While the
     process lives the next line names the one before it, so nothing can be cut off in between.
+
+    One thread at a time: a server's log belongs to the thread of its `AuditWriter`.
     """
 
     def __init__(
@@ -52,7 +64,6 @@ class AuditLog:
         self._path = path
         self._clock = clock or SystemClock()
         self._rotation = rotation or Rotation()
-        self._head_timer: asyncio.TimerHandle | None = None
         self._key = key
         self._torn = b""
         """What there is in the file behind the last whole line."""
@@ -96,7 +107,7 @@ class AuditLog:
         return head
 
     def write(self, event: dict[str, Any]) -> None:
-        """Append an event as a line."""
+        """Append an event as a line; the head is left to `write_head`."""
         head, torn = self._head, self._torn
         # Behind half a line, which is all a disk had room for, a whole one begins anew.
         lead = b"\n" if torn and not torn.endswith(b"\n") else b""
@@ -107,24 +118,17 @@ class AuditLog:
             if full and not torn and self._size and self._size + len(line) > full:
                 self._turn_over()
             self._append(lead + line)
-        except OSError as error:
+        except (OSError, TypeError, ValueError) as error:
+            # No room; or what cannot be encoded, which is a bug, and must not hide a line.
             head.lost += 1
             if head.lost == 1:
                 _log.error("audit lines are lost until they can be written", reason=str(error))
-            self._write_head()
+            self.write_head()
             return
         if head.lost:
             _log.warning("audit lines are written again", lost=head.lost)
         head.sequence += 1
         head.hash, head.lost, self._torn = digest, 0, b""
-        if self._head_timer is None:
-            try:
-                loop = asyncio.get_running_loop()
-            except RuntimeError:
-                self._write_head()
-            else:
-                # One for all lines of a moment: a tenth of what auditing a write costs.
-                self._head_timer = loop.call_later(_HEAD_SECONDS, self._write_head)
 
     def _append(self, content: bytes) -> None:
         written = os.write(self._file, content)
@@ -133,10 +137,8 @@ class AuditLog:
             self._torn += content[:written]
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def _write_head(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def write_head(self) -> None:
+        """Note where the log ends."""
         self._head.mac = self._key.hash_of(self._head.said()) if self._key is not None else ""
         try:
             os.pwrite(self._head_file, self._head.encoded(), 0)
@@ -183,7 +185,7 @@ class AuditLog:
         # The head first. A crash in between leaves more than it promises; the other way round, the
         # missing lines would look as if somebody had removed them.
         self._head.first = _first_sequence(kept[0]) or self._head.sequence + 1
-        self._write_head()
+        self.write_head()
         for file in files:
             file.unlink(missing_ok=True)
 
@@ -192,10 +194,84 @@ class AuditLog:
 
     def close(self) -> None:
         """Write the head and let go of the files."""
-        if self._head_timer is not None:
-            self._write_head()
+        self.write_head()
         os.close(self._file)
         os.close(self._head_file)
+
+
+# What the loop and the thread share: the loop appends to `_events`, counts `_queued` and sets
+# `_awake`; the thread takes from `_events` and counts `_written`. The thread clears `_awake` before
+# it looks into `_events`, and the loop sets it behind each append, so no event is left lying. Each
+# reads the other's count, which may be a moment old: then one more event is taken, or somebody is
+# woken who goes on waiting.
+#
+# Numbers and hashes are the thread's alone, so the order of the queue is that of the chain. A
+# process that is killed loses what is in the queue, some milliseconds of it: those lines have no
+# number yet, and the chain ends before them, whole.
+class AuditWriter:
+    """Writes events to a log from a thread, so that no request waits for its disk.
+
+    A disk that hangs holds up those requests that are audited, once so many events wait for it, and
+    nobody else.
+    """
+
+    def __init__(self, log: AuditLog) -> None:
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._events: deque[dict[str, Any]] = deque()
+        self._queued = self._written = 0
+        self._awake, self._closing = threading.Event(), threading.Event()
+        self._waiting: list[asyncio.Future[None]] = []
+        self._thread = threading.Thread(target=self._run, name="audit log", daemon=True)
+        self._thread.start()
+
+    def write(self, event: dict[str, Any]) -> None:
+        """Have an event written; whoever hands it over changes it no more."""
+        self._queued += 1
+        self._events.append(event)
+        if not self._awake.is_set():
+            self._awake.set()
+
+    async def room(self) -> None:
+        """Wait until not too much is unwritten."""
+        while self._queued - self._written >= MOST_UNWRITTEN:
+            woken: asyncio.Future[None] = self._loop.create_future()
+            self._waiting.append(woken)
+            # Looked at again behind the append: the thread may have been done just before, and
+            # found nobody to wake.
+            if self._queued - self._written < MOST_UNWRITTEN:
+                self._wake()
+            await woken
+
+    def close(self) -> None:
+        """Write what there is to write and let go of the files."""
+        self._closing.set()
+        self._awake.set()
+        self._thread.join()
+        self._log.close()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for woken in waiting:
+            if not woken.done():
+                woken.set_result(None)
+
+    def _run(self) -> None:
+        is_closing = False
+        while not is_closing:
+            self._awake.wait()
+            is_closing = self._closing.wait(_GATHER_SECONDS)
+            self._awake.clear()
+            while self._events:
+                try:
+                    self._log.write(self._events.popleft())
+                except Exception:  # noqa: BLE001 - logged here: nobody awaits a thread
+                    # A bug, and the thread must live: without it nothing would be audited any more.
+                    _log.exception("an audit line could not be written")
+                self._written += 1
+                if self._waiting and self._queued - self._written < MOST_UNWRITTEN:
+                    self._loop.call_soon_threadsafe(self._wake)
+            self._log.write_head()
 
 
 def _tail(file: Path) -> tuple[bytes, bytes]:

@@ -31,7 +31,7 @@ from clusterspace.apiserver.http.audit_policy import (
 from clusterspace.apiserver.http.bodies import media_type_of, read_body
 from clusterspace.apiserver.http.chain import cluster_refusal, is_long_running
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler
-from clusterspace.apiserver.http.guards import AuditSink, DescribeFailure
+from clusterspace.apiserver.http.guards import AuditRoom, AuditSink, DescribeFailure
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import CONNECTS, JSON
 from clusterspace.apiserver.http.users import User
@@ -78,12 +78,19 @@ class Audit:
     """The step that writes the events of a request."""
 
     def __init__(
-        self, clock: Clock, sink: AuditSink, policy: Policy, *, answers_of_members: bool = False
+        self,
+        clock: Clock,
+        sink: AuditSink,
+        policy: Policy,
+        *,
+        room: AuditRoom | None = None,
+        answers_of_members: bool = False,
     ) -> None:
         self._clock = clock
         self._answers_of_members = answers_of_members
         """Whether answers are what members say, also where no one of them is named."""
         self._sink = sink
+        self._room = room
         self._policy = policy
 
     def __call__(self, context: RequestContext, rest: RequestHandler) -> Awaitable[Response | None]:
@@ -96,6 +103,8 @@ class Audit:
     async def _audit(
         self, context: RequestContext, rest: RequestHandler, decision: Decision
     ) -> Response | None:
+        if self._room is not None:
+            await self._room()
         caller, received, is_long = context.user, self._clock.now(), is_long_running(context)
         started: list[int] = []
 

@@ -42,6 +42,9 @@ from clusterspace.telemetry import metrics
 AuditSink: TypeAlias = Callable[[dict[str, Any]], None]
 """Takes one event; must not block for long and must not raise."""
 
+AuditRoom: TypeAlias = Callable[[], Awaitable[None]]
+"""Waits while more events are unwritten than should be."""
+
 DescribeFailure: TypeAlias = Callable[[RequestContext, str, str], dict[str, Any] | None]
 """Makes an event of a failed login, from the address it counts for and the kind of credential; None
 when there is to be none."""
