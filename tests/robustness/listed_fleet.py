@@ -1,7 +1,8 @@
 """A fleet that is written, read and broken all the time, and what its readers were shown."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +27,7 @@ from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.requests import Answer, ApiRequest, ResourcePath
 from clusterspace.client.resources import DeleteOptions
 from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trust
-from clusterspace.client.watch import EventType
+from clusterspace.client.watch import EventType, LineSplitter
 from clusterspace.errors import ApiError, ClusterError
 from clusterspace.fleet.gateway import routes
 from clusterspace.fleet.gateway.fanout import FleetLimits, exchange
@@ -40,10 +41,19 @@ from clusterspace.testing.builders import NAMESPACES, config_map, namespace
 from clusterspace.testing.faults import Delay, FaultProxy, fault_proxy, is_list, status_reply
 from clusterspace.testing.hubs import MASTERS_TRAVEL, part_of_hub
 from clusterspace.testing.stage import Side
+from clusterspace.testing.watch_histories import (
+    ClusterLog,
+    Event,
+    Logged,
+    Segment,
+    problems_of,
+    read_event,
+)
 
 PATH = "/api/v1/namespaces/shop/configmaps"
 ROOT, JANE = "root-token", "jane-token"
 VIEWER = "viewer"
+INITIAL = (("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan"))
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,7 @@ class Change:
     name: str
     value: str | None
     side: str = ""
+    uid: str = ""
 
 
 @dataclass
@@ -80,7 +91,7 @@ class Member:
         name = shown["metadata"]["name"]
         side = shown["metadata"].get("labels", {}).get("side", "")
         value = None if kind is EventType.DELETED else shown["data"].get("n", "")
-        self.changes.append(Change(revision, name, value, side))
+        self.changes.append(Change(revision, name, value, side, shown["metadata"]["uid"]))
 
     async def write(self, random: Random) -> None:
         """Change one object there, past everything that may be broken on the way to it."""
@@ -135,6 +146,19 @@ class Member:
                 state[each.name] = (str(each.revision), each.value, each.side)
         return {name: held[:2] for name, held in state.items() if side in ("", held[2])}
 
+    def log(self, side: str = "") -> ClusterLog:
+        """Return what happened here, as it is told to who selects one side."""
+        logged = [
+            Logged(
+                each.revision,
+                f"shop/{each.name}",
+                each.uid,
+                None if each.value is None else {"side": each.side},
+            )
+            for each in self.changes
+        ]
+        return ClusterLog(logged, lambda labels: side in ("", labels["side"]))
+
 
 @dataclass(frozen=True)
 class Shown:
@@ -152,6 +176,21 @@ class Shown:
     """The newest version of each member that was promised before the list was asked for."""
     forbidden: tuple[str, ...] = ()
     """The members in which the reader had no right, from before it was asked until it was there."""
+    order: tuple[str, ...] = ()
+    """The values of what was asked for in their order, as they came."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """A watch as a client got it."""
+
+    who: str
+    side: str
+    segment: Segment
+    values: Sequence[tuple[str, str, str, str | None]]
+    """Cluster, name, own version and value of each object; no value for one that is gone."""
+    forbidden: frozenset[str]
+    """The members that were told of though the client had no right, from before it asked on."""
 
 
 @dataclass
@@ -163,8 +202,12 @@ class ListedFleet:
     members: dict[str, Member]
     running: RunningFleet | None = None
     shown: list[Shown] = field(default_factory=list[Shown])
+    told: list[Told] = field(default_factory=list[Told])
     troubles: dict[str, int] = field(default_factory=dict[str, int])
     _port: int = 0
+    _vectors: dict[tuple[str, str], deque[str]] = field(
+        default_factory=dict[tuple[str, str], deque[str]]
+    )
     _gateway: AsyncExitStack = field(default_factory=AsyncExitStack)
     _connections: dict[str, Connection] = field(default_factory=dict[str, Connection])
 
@@ -205,10 +248,13 @@ class ListedFleet:
         query: dict[str, str] = {"labelSelector": f"side={side}"} if side else {}
         is_any = random.random() < 0.15
         limit = random.choice((0, 0, 0, 5, 17))
+        is_sorted = not is_any and random.random() < 0.25
         if is_any:
             query["resourceVersion"] = "0"
         elif limit:
             query["limit"] = str(limit)
+        if is_sorted:
+            query["sortBy"] = ".data.n"
         promised = {name: member.written for name, member in self.members.items()}
         flips = {name: member.flips for name, member in self.members.items()}
         items: list[Any] = []
@@ -244,15 +290,71 @@ class ListedFleet:
                 who,
                 side,
                 not is_any,
-                bool(limit) and not is_any,
+                bool(limit) and not is_any and not is_sorted,  # sorted pages are of one moment
                 vector,
                 found,
                 len(items),
                 warning,
                 promised,
                 tuple(never),
+                tuple(each["data"].get("n", "") for each in items) if is_sorted else (),
             )
         )
+
+    async def watch(self, random: Random, who: str) -> None:
+        """Watch for a while, from a list or from the beginning, and write down what came."""
+        side = random.choice(("", "", "left"))
+        selected = (("labelSelector", f"side={side}"),) if side else ()
+        flips = {name: member.flips for name, member in self.members.items()}
+        vector = ""
+        before = self._vectors.setdefault((who, side), deque(maxlen=8))
+        if before and random.random() < 0.4:
+            vector = random.choice(before)  # of a time when other rights may have held
+        elif random.random() < 0.7:
+            answer = await self._ask(who, ApiRequest("GET", PATH, selected, seconds=20.0))
+            if answer is None:
+                return
+            vector = str(msgspec.json.decode(answer.body)["metadata"]["resourceVersion"])
+            before.append(vector)
+        starts = not vector
+        query = (
+            ("watch", "1"),
+            *selected,
+            *(INITIAL if starts else (("resourceVersion", vector),)),
+        )
+        events: list[Event] = []
+        values: list[tuple[str, str, str, str | None]] = []
+        forbidden: set[str] = set()
+        splitter = LineSplitter()
+        with suppress(TimeoutError, ClusterError):
+            async with (
+                asyncio.timeout(0.1 + 1.5 * random.random()),
+                self._connections[who].stream(ApiRequest("GET", PATH, query)) as stream,
+            ):
+                if stream.status != 200:
+                    return
+                async for chunk in stream.chunks():
+                    for line in splitter.feed(chunk):
+                        event = read_event(line)
+                        if event.type == "ERROR":
+                            break
+                        events.append(event)
+                        if event.type == "BOOKMARK":
+                            continue
+                        shown: Any = msgspec.json.decode(line)["object"]
+                        own = versions.version_in(event.vector, event.cluster, list(self.members))
+                        is_gone = event.type == "DELETED"
+                        value = None if is_gone else str(shown["data"].get("n", ""))
+                        name = event.key.partition("/")[2]
+                        values.append((event.cluster, name, own or "", value))
+                        has_right = who == ROOT or self.members[event.cluster].flips % 2
+                        if (
+                            not has_right
+                            and flips[event.cluster] == self.members[event.cluster].flips
+                        ):
+                            forbidden.add(event.cluster)
+        segment = Segment(events, vector)
+        self.told.append(Told(who, side, segment, values, frozenset(forbidden)))
 
     async def write_and_read(self, random: Random) -> None:
         """Write through the gateway; the lists that follow have to show it."""
@@ -306,11 +408,31 @@ class ListedFleet:
 
     def problems(self) -> list[str]:
         """Return every promise that was broken towards a reader."""
-        return [each for shown in self.shown for each in self._problems_of(shown)]
+        found = [each for shown in self.shown for each in self._problems_of(shown)]
+        known = {
+            (name, each.name, str(each.revision)): each.value
+            for name, member in self.members.items()
+            for each in member.changes
+        }
+        logs = {
+            side: {name: member.log(side) for name, member in self.members.items()}
+            for side in ("", "left")
+        }
+        for told in self.told:
+            found += [f"{told.who} is told of {each} without a right to" for each in told.forbidden]
+            for cluster, name, version, value in told.values:
+                if value is not None and known.get((cluster, name, version)) != value:
+                    found.append(f"{cluster}/{name}@{version} is told as {value}, not as it was")
+            if told.who == ROOT:  # jane's rights come and go, and with them what she is told of
+                found += problems_of(told.segment, logs[told.side])
+        return found
 
     def _problems_of(self, shown: Shown) -> list[str]:
         found: list[str] = []
         at = versions.decode(shown.vector, list(self.members))
+        ordered = [each for each in shown.order if each]
+        if ordered != sorted(ordered):
+            found.append(f"{shown.who}: {ordered} are not in their order")
         if shown.count != sum(map(len, shown.items.values())):
             found.append(f"{shown.who}: an object is shown twice")
         for name, member in self.members.items():

@@ -1,16 +1,17 @@
-"""Lists of a fleet that is written and broken all the time show what is there, to who may see it.
+"""Lists and watches of a fleet that is written and broken all the time show what is there.
 
-Writers change objects at members and through the gateway. Readers list, whole, selected, from any
-version and in pages. Connections break, members refuse and are slow, the gateway is started anew,
-what it keeps is forgotten, and rights come and go. In the end all that was shown is held against
-each member's own log. The seed decides everything but the scheduler; a failure prints it.
+And to nobody who may not see it. Writers change objects at members and through the gateway. Readers
+list, whole, selected, sorted, from any version and in pages, and watch from there. Connections
+break, members refuse and are slow, the gateway is started anew, what it keeps is forgotten, and
+rights come and go. In the end all that was shown is held against each member's own log. The seed
+decides everything but the scheduler; a failure prints it.
 """
 
 import asyncio
 import os
 import random
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ import msgspec
 import pytest
 from tests.robustness.listed_fleet import JANE, ROOT, ListedFleet, listed_fleet
 
-from clusterspace.fleet.gateway import fanout, object_cache
+from clusterspace.fleet.gateway import fanout, object_cache, shared_watches
 from clusterspace.fleet.gateway.answers import known_lists
 from clusterspace.fleet.gateway.object_cache import ObjectCache
+from clusterspace.fleet.gateway.shared_watches import SharedWatch, Subscription, WatchKey
 from clusterspace.testing.steps import until
 
 
@@ -31,6 +33,7 @@ class Run:
     members: int
     lists: int
     readers: int = 3
+    watchers: int = 4
     pause: float = 0.1
     """At most so long after each write of each writer."""
 
@@ -45,6 +48,8 @@ def _whatever_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(object_cache, "_WORTHWHILE", float("inf"))
     monkeypatch.setattr(object_cache, "_LEAST_BYTES", 0)
     monkeypatch.setattr(object_cache, "_MOST_SKIPPED", 1)
+    # A right that is taken away counts at once for who would join a watch.
+    monkeypatch.setattr(shared_watches, "REVIEWED_SECONDS", 0.0)
 
 
 async def play(directory: Path, run: Run, seed: int, *, calm: bool = False) -> ListedFleet:
@@ -62,10 +67,12 @@ async def play(directory: Path, run: Run, seed: int, *, calm: bool = False) -> L
                 await what(chance)
                 await asyncio.sleep(run.pause * chance.random())
 
-        async def read(who: str, number: int) -> None:
+        async def again_as(
+            what: Callable[[random.Random, str], Awaitable[None]], number: int
+        ) -> None:
             chance = random.Random(seed * 37 + number)
             while not is_done():
-                await fleet.read(chance, who)
+                await what(chance, (ROOT, JANE)[number % 2])
 
         async def rage(chance: random.Random) -> None:
             await asyncio.sleep(0.1)
@@ -77,7 +84,9 @@ async def play(directory: Path, run: Run, seed: int, *, calm: bool = False) -> L
             group.create_task(again(fleet.write_and_read, 100))
             group.create_task(again(fleet.write_and_read, 101))
             for number in range(run.readers):
-                group.create_task(read((ROOT, JANE)[number % 2], number))
+                group.create_task(again_as(fleet.read, number))
+            for number in range(run.watchers):
+                group.create_task(again_as(fleet.watch, number))
             if not calm:
                 group.create_task(again(rage, 102))
         for member in members:
@@ -125,6 +134,8 @@ async def test_what_is_shown_is_what_is_there(tmp_path: Path, monkeypatch: pytes
     assert fleet.problems()[:3] == []
     assert sum(known) > 100  # else nothing was put to the test
     assert any(shown.who == JANE for shown in fleet.shown)
+    assert any(shown.order for shown in fleet.shown)
+    assert sum(len(told.segment.events) for told in fleet.told) > 100
     assert fleet.troubles
 
 
@@ -222,10 +233,66 @@ def take_what_is_there_now(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_lists._ConditionalList, "_fetch", late)
 
 
+def share_with_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who watches the same has a part in the same watch, whoever it is."""
+    of = WatchKey.of
+
+    def nobodys(*given: Any) -> WatchKey:
+        return replace(of(*given), headers=())
+
+    monkeypatch.setattr(WatchKey, "of", nobodys)
+    monkeypatch.setattr(shared_watches, "REVIEWED_SECONDS", float("inf"))
+
+
+def review_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch that was allowed once may be joined for as long as it is open."""
+    monkeypatch.setattr(shared_watches, "REVIEWED_SECONDS", float("inf"))
+
+
+def keep_nothing_for_who_comes_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who joins is told what comes from then on, wherever it had come to."""
+    monkeypatch.setattr(SharedWatch, "covers", lambda *_: True)
+    monkeypatch.setattr(SharedWatch, "_keep", lambda *_: None)
+
+
+def repeat_what_was_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has listed what a watch has not come to is told of it all the same."""
+    subscribe, lines_of = SharedWatch.subscribe, shared_watches.lines_of
+
+    def forgetful(watch: SharedWatch, version: str) -> Subscription:
+        subscription = subscribe(watch, version)
+        watch._ahead.clear()
+        return subscription
+
+    async def late(*given: Any) -> AsyncGenerator[list[bytes]]:
+        async for lines in lines_of(*given):
+            await asyncio.sleep(0.03)  # long enough for a list
+            yield lines
+
+    monkeypatch.setattr(SharedWatch, "subscribe", forgetful)
+    monkeypatch.setattr(shared_watches, "lines_of", late)
+
+
+def lose_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client for whom much waits is told of it without some of it."""
+    put = Subscription.put
+
+    def put_some(subscription: Subscription, event: Any, size: int) -> None:
+        if len(subscription._waiting) < 1 or event.change is None:
+            put(subscription, event, size)
+
+    monkeypatch.setattr(Subscription, "put", put_some)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("plant", "complaint"),
     [
+        (share_with_everybody, "without a right to"),
+        (review_nobody, "without a right to"),
+        (keep_nothing_for_who_comes_late, "its log has|promises"),
+        (repeat_what_was_listed, "its log has|promises|goes back"),
+        (lose_what_does_not_fit, "its log has|promises"),
         (forget_the_version, "not as it was|instead of"),
         (remember_for_all, "without a right to|promised"),
         (remember_for_each, "promised"),

@@ -473,6 +473,8 @@ class _Unpacker:
 _MOST_TEXT: Final = 200
 _UNKNOWN_PATH: Final = b"404 page not found"
 """What a kube-apiserver says of groups it does not have, as plain text and not as a Status."""
+_NO_SERVICE: Final = (b"service unavailable", b"error trying to reach service: ")
+"""How its plain text begins when the server of an APIService cannot be reached just now."""
 
 _NO_CONNECTION: Final = {
     errno.ECONNREFUSED: "refused the connection",
@@ -522,6 +524,9 @@ def failure_of(cluster: str, answer: Answer) -> ApiError | ClusterError | None:
     if answer.status == 404 and answer.body.strip() == _UNKNOWN_PATH:
         return _of_cluster(NotServed(statuses.unknown_path().message), cluster)
     media_type = answer.headers.get("content-type", "").partition(";")[0].strip()
+    if answer.status == 503 and media_type == "text/plain" and answer.body.startswith(_NO_SERVICE):
+        why = "the server behind this API is not available at the moment"
+        return _of_cluster(statuses.unavailable(why), cluster)
     shown = plain_text.line(media_type, 64) or "no content type"
     why = f"answered {answer.status} with {shown}, not with a Kubernetes Status"
     return ClusterMisbehaved(cluster, why, code=answer.status)

@@ -615,3 +615,43 @@ async def no_stream_is_left(site: Site) -> None:
         return len(site.running.fleet.streams) == 0
 
     await until(none_is_left)
+
+
+async def test_metadata_of_a_list_is_asked_for_as_that_of_a_list(site: Site):
+    metadata = "application/json;as=PartialObjectMetadata{};v=v1;g=meta.k8s.io"
+
+    async def strict(request: web.Request) -> web.StreamResponse:
+        is_watch = "watch" in request.query
+        form = request.headers["accept"].partition(",")[0]
+        if form != metadata.format("" if is_watch else "List"):
+            return status(406, "NotAcceptable")
+        if is_watch:
+            return await stand_still(request)
+        return web.json_response(
+            {
+                "kind": "PartialObjectMetadataList",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": {"resourceVersion": "7"},
+                "items": [
+                    {"metadata": {"name": "s1", "namespace": "shop", "resourceVersion": "3"}}
+                ],
+            }
+        )
+
+    async with fake_member(site, "south", strict):
+        accept = metadata.format("List") + ",application/json"
+        listed = await site.ask("GET", MAPS, headers=(("accept", accept),))
+        async with watch(site, INITIAL, accept=metadata.format("")) as found:
+            await found.until_told(("ADDED", "s1.clusterspace.south"))
+
+    assert "s1.clusterspace.south" in listed.names
+    assert listed.warning == ""
+
+
+async def stand_still(request: web.Request) -> web.StreamResponse:
+    """Answer a watch in which nothing happens."""
+    answer = web.StreamResponse()
+    answer.enable_chunked_encoding()
+    await answer.prepare(request)
+    await asyncio.sleep(3600)
+    return answer

@@ -16,6 +16,7 @@ from clusterspace.errors import (
     Forbidden,
     NotFound,
     NotServed,
+    ServiceUnavailable,
 )
 
 
@@ -59,8 +60,20 @@ def test_a_resource_that_is_not_served_is_never_a_missing_object(answer: Answer)
 
 
 @pytest.mark.parametrize(
+    "text", [b"service unavailable\n", b"error trying to reach service: dial tcp: refused\n"]
+)
+def test_an_api_whose_server_is_away_is_to_be_tried_again(text: bytes):
+    error = failure_of("west", Answer(503, {"content-type": "text/plain; charset=utf-8"}, text))
+
+    assert isinstance(error, ServiceUnavailable)
+    assert error.cluster == "west"
+
+
+@pytest.mark.parametrize(
     "answer",
     [
+        Answer(503, {"content-type": "text/html"}, b"service unavailable"),
+        Answer(503, {"content-type": "text/plain"}, b"no healthy upstream"),
         Answer(404, {"content-type": "text/html"}, b"<html>404</html>"),
         Answer(403, {}, b""),
         Answer(500, {}, b'"Status"'),

@@ -68,7 +68,12 @@ from clusterspace.fleet.gateway.clusters import Directory, Lapses, Link, ListKey
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.fleet.gateway.merge.failures import Reply, Skipped, Verdict
 from clusterspace.fleet.gateway.merge.field_filters import FieldFilter, read_filter
-from clusterspace.fleet.gateway.merge.lists import ClusterList, ListMetadata, read_cluster_list
+from clusterspace.fleet.gateway.merge.lists import (
+    METADATA_LIST,
+    ClusterList,
+    ListMetadata,
+    read_cluster_list,
+)
 from clusterspace.fleet.gateway.merge.sorting import Order, read_order
 from clusterspace.fleet.gateway.object_cache import ObjectCache
 from clusterspace.fleet.gateway.registries import Registries
@@ -328,6 +333,12 @@ class FleetContext:
         form = self.representation.transform
         if self.field_filter is not None and self.representation.is_metadata_only:
             form = ""  # what is judged here must be seen
+        begins_watch = (
+            self.info.is_watch and self.route.reach is Reach.ALL and not query.get("watch")
+        )
+        if form and self.representation.is_metadata_only:
+            # A kube-apiserver insists on the word for what it is asked for.
+            form = METADATA_LIST if self.info.verb == "list" or begins_watch else form
         # A server that knows no such form answers with the object itself.
         group, _, version = self.representation.meta_version.partition("/")
         accept = f"{JSON};as={form};v={version};g={group},{JSON}" if form else JSON

@@ -40,6 +40,7 @@ from clusterspace.errors import (
     CredentialsUnusable,
     NotFound,
     NotServed,
+    ServiceUnavailable,
     Unauthorized,
 )
 from clusterspace.fleet.gateway import inbound, renaming, virtual_labels
@@ -197,8 +198,8 @@ async def _answer(context: FleetContext, naming: Naming, link: Link) -> Response
     # What is no answer of the cluster's is raised; a refusal in good form may pass.
     if isinstance(reply.failure, Unauthorized):
         raise CredentialsUnusable(reply.cluster, UNKNOWN_THERE)
-    if isinstance(reply.failure, NotServed) and not reply.failure.details:
-        raise reply.failure  # a plain sentence, as servers say of groups they do not have
+    if isinstance(reply.failure, NotServed | ServiceUnavailable) and not reply.failure.details:
+        raise reply.failure  # a plain sentence, as servers say of groups they do not have or reach
     is_answer = bool(reply.status) and isinstance(reply.failure, ApiError)
     if reply.failure is not None and not is_answer:
         raise reply.failure
