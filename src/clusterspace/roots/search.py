@@ -10,7 +10,7 @@ listed for it: no server runs a statement of anybody.
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable, KeysView, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, KeysView, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -35,7 +35,7 @@ from clusterspace.client.watch import EventType, ObjectChange, Reflector
 from clusterspace.errors import AnswerOverrun, NotServed, UnusableStatement
 from clusterspace.fleet.gateway.merge.failures import INCOMPLETE
 from clusterspace.fleet.gateway.routes import HUB, split
-from clusterspace.kube.objects import Object, metadata_of
+from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import ResourceInfo
 from clusterspace.roots.clients import open_client
 from clusterspace.roots.sql import (
@@ -133,6 +133,8 @@ class _Table:
             if name_of_column not in {*COLUMNS, *_RELATIVE, *self._printed}:
                 self._printed[name_of_column] = each
         self.columns = (*COLUMNS[:3], *self._printed, *COLUMNS[3:])
+        self.read: Collection[str] = self.columns
+        """The columns that are filled in: others take time and room, and nobody looks at them."""
 
     # What a Reflector wants to know.
 
@@ -161,26 +163,39 @@ class _Table:
         return number
 
     def _row(self, item: RawObject) -> Row:
-        kube_object = item.decode()
-        metadata = metadata_of(kube_object)
+        metadata = _read_head(item.raw).metadata
         named = split(str(metadata.get("name")))
-        return (
-            named.cluster or HUB,
-            _value(metadata.get("namespace")),
-            named.name,
-            *(self._cell(each, kube_object) for each in self._printed.values()),
-            _value(metadata.get("uid")),
-            _value(metadata.get("creationTimestamp")),
-            _value(metadata.get("labels") or {}),
-            _value(metadata.get("annotations") or {}),
-            item.raw.decode(),
-        )
+        values: dict[str, Value] = {
+            "cluster": named.cluster or HUB,
+            "namespace": _value(metadata.get("namespace")),
+            "name": named.name,
+            "uid": _value(metadata.get("uid")),
+            "created": _value(metadata.get("creationTimestamp")),
+            "labels": _value(metadata.get("labels") or {}),
+            "annotations": _value(metadata.get("annotations") or {}),
+        }
+        if "object" in self.read:
+            values["object"] = item.raw.decode()
+        printed = [each for each in self._printed if each in self.read]
+        if printed:
+            kube_object, now = item.decode(), self._clock.now()
+            for each in printed:
+                values[each] = _cell(self._printed[each], kube_object, now)
+        return tuple(values.get(each) for each in self.columns)
 
-    def _cell(self, printed: PrintedColumn, kube_object: Object) -> Value:
-        try:
-            return _value(printed.cell(kube_object, self._clock.now()))
-        except _MALFORMED:
-            return None  # an object that no API server takes, from a member that made it up
+
+class _Head(msgspec.Struct):
+    metadata: dict[str, Any]
+
+
+_read_head: Final = msgspec.json.Decoder(_Head).decode
+
+
+def _cell(printed: PrintedColumn, kube_object: Object, now: float) -> Value:
+    try:
+        return _value(printed.cell(kube_object, now))
+    except _MALFORMED:
+        return None  # an object that no API server takes, from a member that made it up
 
 
 def _value(value: Any) -> Value:
@@ -250,7 +265,7 @@ class Search:
         discovery = Discovery(self.client.connection)
         while True:
             try:
-                self._database.check(self.statement)
+                shape = self._database.check(self.statement)
             except NoSuchTable as missing:
                 made = {each.name.lower() for each in self._tables}
                 if missing.table.lower() in made:
@@ -262,6 +277,8 @@ class Search:
                 self._database.create(table.name, table.columns)
                 self._tables.append(table)
             else:
+                for table in self._tables:
+                    table.read = shape.read.get(table.name.lower(), ())
                 return
 
     def _place(self, table: _Table) -> ResourcePath:

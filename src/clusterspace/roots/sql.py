@@ -9,7 +9,7 @@ has to be known as a SELECT, not merely to do nothing that is forbidden.
 """
 
 import re
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -58,6 +58,15 @@ class Bounds:
     rows: int = 100_000
     row_bytes: int = 256 * _MIB
     """For all rows of a result together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a statement would read and show."""
+
+    columns: tuple[str, ...]
+    read: Mapping[str, Collection[str]]
+    """The columns that it reads of each table, whose name is in lower case here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +135,19 @@ class Database:
 
     # -- statements, written by others --------------------------------------------------------
 
-    def check(self, statement: str) -> tuple[str, ...]:
-        """Return the columns that a statement would have, without running it.
+    def check(self, statement: str) -> Shape:
+        """Return what a statement would read and show, without running it.
 
         Raises NoSuchTable for a table that is yet to be made, else UnusableStatement.
         """
         is_select = False
+        read: dict[str, set[str]] = {}
 
         def authorize(action: int, first: str | None, second: str | None, *_: Any) -> int:
             nonlocal is_select
             is_select |= action == apsw.SQLITE_SELECT
+            if action == apsw.SQLITE_READ:
+                read.setdefault((first or "").lower(), set()).add(second or "")
             return self._authorize(action, first, second)
 
         with self._reading(authorize):
@@ -146,11 +158,11 @@ class Database:
             raise UnusableStatement("this is more than one statement; ask one thing at a time")
         if found.bindings_count:
             raise UnusableStatement("the statement has parameters (? or :name); write the values")
-        return tuple(name for name, _ in found.description)
+        return Shape(tuple(name for name, _ in found.description), read)
 
     def select(self, statement: str) -> Result:
         """Return all rows of a statement; UnusableStatement when it has to be ended."""
-        columns = self.check(statement)
+        columns = self.check(statement).columns
         deadline = self._clock.monotonic() + self.bounds.seconds
         rows: list[Row] = []
         size = 0

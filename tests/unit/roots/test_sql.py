@@ -169,6 +169,14 @@ def test_a_table_that_is_not_there_is_named(database: Database):
         assert missing.value.table == table
 
 
+def test_what_a_statement_reads_is_known_before_it_runs(database: Database):
+    shape = database.check("select p.name as n from Pods p, json_each(p.object, '$.x') order by 1")
+
+    assert shape.columns == ("n",)
+    assert shape.read["pods"] == {"name", "object"}
+    assert database.check("select count(*) from pods").read["pods"] == {""}
+
+
 def test_a_wrong_column_is_answered_with_those_there_are(database: Database):
     with pytest.raises(UnusableStatement, match="pods has name, object"):
         database.select("select phase from pods")
