@@ -459,6 +459,20 @@ async def test_an_object_of_two_clusters_is_a_conflict_and_a_new_one_has_no_plac
         assert await side.client.find(ResourcePath(NAMESPACES, "", "test")) is not None
 
 
+async def test_a_command_that_deletes_what_it_lists_is_shown_nothing_of_members(site: Site):
+    async with registered(site, "v1/Pod", clusters=["member1", "member2"]):
+        path = "/api/v1/namespaces/test/pods"
+        await until_listed(site, path)
+        command = (("Kubectl-Command", "kubectl delete"),)
+        spared = await site.ask("GET", PROXY + path, headers=command)
+        one = "labelSelector=clusterspace.io%2Fcluster%3Dmember1"
+        named = await site.ask("GET", f"{PROXY}{path}?{one}", headers=command)
+
+    assert spared.names == []
+    assert "on members are left alone" in spared.warning
+    assert set(sources_of(named).values()) == {"member1"}
+
+
 async def test_logs_are_read_where_the_pod_is(site: Site):
     async with registered(site, "v1/Pod", clusters=["member1", "member2"]):
         await until_listed(site, PODS_PATH)

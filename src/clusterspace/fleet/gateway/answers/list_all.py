@@ -17,7 +17,7 @@ import msgspec
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import Query
 from clusterspace.errors import BadRequest, Expired, Forbidden
-from clusterspace.fleet.gateway import fanout
+from clusterspace.fleet.gateway import fanout, virtual_labels
 from clusterspace.fleet.gateway.answers import known_lists
 from clusterspace.fleet.gateway.clusters import Link
 from clusterspace.fleet.gateway.fanout import (
@@ -99,7 +99,9 @@ class _Walk:
         words = command.split()[1:]
         # A selector that names clusters says where to delete. Not so to `apply`, which goes by the
         # selector among its own manifests first: none has the label, and all there is would go.
-        is_named = bool(context.cluster_selector.named) and words == ["delete"]
+        # What the client has written, that is: a path of search selects clusters by itself.
+        written = virtual_labels.read_selector(context.http.info.query.get("labelSelector"))
+        is_named = bool(written.named) and words == ["delete"]
         is_spared = not (context.fleet.bulk_delete_members or is_named)
         self.is_for_deletion = is_spared and words in _DELETING
         """Whether what is shown will be deleted, so that it has to be the hub's."""
