@@ -5,20 +5,17 @@ its connections. What they retry by themselves is all the retrying there is. Wri
 client are not repeated by it at all once they were sent.
 """
 
-import itertools
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import kubernetes
 import pytest
 from tests.component.test_up import wait_for
 from tests.component.test_up_ha import PATIENCE, HaFleet, require_etcd
-from tests.flows.test_rotation_of_up import Worker, kubectl, stock_client
+from tests.flows.busy_clients import readers, start_all, until_all_went_on, watcher, writers
 
 from clusterspace.roots.rotation import Site
 
@@ -26,46 +23,6 @@ ROTATE = (
     *(sys.executable, "-m", "clusterspace", "certs", "rotate"),
     *("--overlap", "15", "--unused-for", "10"),
 )
-
-
-def stock_writer(kubeconfig: Path, context: str) -> Callable[[], None]:
-    """Creates, changes, reads and deletes, all on the connections of one client."""
-    client = kubernetes.config.new_client_from_config(str(kubeconfig), context=context)
-    api = kubernetes.client.CoreV1Api(client)
-    numbers = itertools.count()
-
-    def write() -> None:
-        name = f"{context}-{next(numbers)}"
-        body = kubernetes.client.V1ConfigMap(metadata=kubernetes.client.V1ObjectMeta(name=name))
-        api.create_namespaced_config_map("default", body)
-        api.patch_namespaced_config_map(name, "default", {"data": {"a": "b"}})
-        assert api.read_namespaced_config_map(name, "default").data == {"a": "b"}
-        api.delete_namespaced_config_map(name, "default")
-
-    return write
-
-
-def watcher(kubeconfig: Path) -> tuple[Callable[[], None], list[str]]:
-    """Follows all ConfigMaps as informers do: from one version on, however often it is cut."""
-    client = kubernetes.config.new_client_from_config(str(kubeconfig), context="hub")
-    api = kubernetes.client.CoreV1Api(client)
-    listed: Any = api.list_namespaced_config_map("default")
-    state = {"version": listed.metadata.resource_version}
-    seen: list[str] = []
-
-    def follow() -> None:
-        stream: Any = kubernetes.watch.Watch().stream(
-            api.list_namespaced_config_map,
-            "default",
-            resource_version=state["version"],
-            timeout_seconds=5,
-        )
-        for event in stream:
-            metadata = event["object"].metadata
-            state["version"] = metadata.resource_version
-            seen.append(f"{event['type']} {metadata.name}")
-
-    return follow, seen
 
 
 @pytest.fixture
@@ -85,19 +42,7 @@ def fleet(tmp_path: Path) -> Iterator[HaFleet]:
 def test_a_rolling_restart_costs_nobody_a_request(fleet: HaFleet) -> None:
     kubeconfig = fleet.files.kubeconfig
     follow, seen = watcher(kubeconfig)
-    works = {
-        f"{name} at {context}": make(kubeconfig, context)
-        for name, make in (
-            ("kubectl", kubectl),
-            ("stock client", stock_client),
-            ("writer", stock_writer),
-        )
-        for context in ("hub", "fleet")
-    }
-    workers = {name: Worker(work) for name, work in {**works, "watcher": follow}.items()}
-    for each in workers.values():
-        each.start()
-    wait_for(lambda: all(each.done > 1 for each in workers.values()), PATIENCE)
+    workers = start_all({**readers(kubeconfig), **writers(kubeconfig), "watcher": follow})
 
     for part in ("hub-1", "hub-2", "hub-3", "fleet-1", "fleet-2", "controllers-1", "etcd-1"):
         before = fleet.pid_of(part)
@@ -105,11 +50,7 @@ def test_a_rolling_restart_costs_nobody_a_request(fleet: HaFleet) -> None:
         os.kill(before, signal.SIGTERM)
         wait_for(lambda part=part, pid=before: fleet.pid_of(part) not in (None, pid), PATIENCE)
         wait_for(fleet.all_ready, PATIENCE)
-        done = {name: each.done for name, each in workers.items()}
-        wait_for(
-            lambda done=done: all(each.done > done[name] for name, each in workers.items()),
-            PATIENCE,
-        )
+        until_all_went_on(workers, rounds=1)
     for name, each in workers.items():
         if name != "watcher":
             each.stop()
@@ -133,14 +74,7 @@ def test_every_key_is_replaced_at_all_replicas_and_nobody_fails(fleet: HaFleet) 
     rolls = Site.find(directory).rolls()
     before = [each.installation.load_authorities().key_ids for each in rolls]
     pids = {each.name: each.pid for each in fleet.record().components}
-    workers = {
-        f"{name} at {context}": Worker(make(kubeconfig, context))
-        for name, make in (("kubectl", kubectl), ("stock client", stock_client))
-        for context in ("hub", "fleet")
-    }
-    for each in workers.values():
-        each.start()
-    wait_for(lambda: all(each.done > 1 for each in workers.values()), PATIENCE)
+    workers = start_all(readers(kubeconfig))
 
     rotated = subprocess.run(
         [*ROTATE, "--data-dir", str(directory)],
@@ -149,8 +83,7 @@ def test_every_key_is_replaced_at_all_replicas_and_nobody_fails(fleet: HaFleet) 
         timeout=400,
         check=False,
     )
-    done = {name: each.done for name, each in workers.items()}
-    wait_for(lambda: all(each.done > done[name] + 1 for name, each in workers.items()), PATIENCE)
+    until_all_went_on(workers)
     for each in workers.values():
         each.stop()
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from tests.component.deployed_parts import ReplicatedPod
 from tests.component.test_several_hubs import encryption
-from tests.flows.test_rolling_restarts import stock_writer
-from tests.flows.test_rotation_of_up import Worker, kubectl, stock_client
+from tests.flows.busy_clients import readers, start_all, until_all_went_on, writers
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apiserver.identity.authority import Authority
@@ -21,9 +20,7 @@ from clusterspace.roots.kubeconfigs import merged_kubeconfig
 from clusterspace.roots.local.load_balancer import LoadBalancer
 from clusterspace.testing.etcd import etcd_for_test
 from clusterspace.testing.hubs import free_port
-from clusterspace.testing.steps import stop, until
-
-PATIENCE = 120.0
+from clusterspace.testing.steps import stop
 
 
 @pytest.mark.slow
@@ -51,26 +48,12 @@ async def test_a_rolling_upgrade_costs_nobody_a_request(tmp_path: Path) -> None:
         kubeconfig = tmp_path / "kubeconfig"
         files = [pods[1].volume / f"{part}/kubeconfig" for part in ("fleet", "hub")]
         kubeconfig.write_bytes(merged_kubeconfig([each.read_bytes() for each in files]))
-        works = (("kubectl", kubectl), ("stock client", stock_client), ("writer", stock_writer))
-        workers = {
-            f"{name} at {context}": Worker(make(kubeconfig, context))
-            for name, make in works
-            for context in ("hub", "fleet")
-        }
-        for each in workers.values():
-            each.start()
-
-        async def has_worked() -> None:
-            done = {name: each.done for name, each in workers.items()}
-            await until(
-                lambda: all(each.done > done[name] + 1 for name, each in workers.items()), PATIENCE
-            )
-
-        await has_worked()
+        works = {**readers(kubeconfig), **writers(kubeconfig)}
+        workers = await asyncio.to_thread(start_all, works)
         for pod in reversed(pods):
             await asyncio.to_thread(pod.stop)
             await asyncio.to_thread(pod.start)
-            await has_worked()
+            await asyncio.to_thread(until_all_went_on, workers)
         for each in workers.values():
             await asyncio.to_thread(each.stop)
 
