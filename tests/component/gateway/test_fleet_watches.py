@@ -31,7 +31,7 @@ from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.resources import ClusterClient, DeleteOptions
 from clusterspace.client.watch import LineSplitter
 from clusterspace.controllers.informers import Informer
-from clusterspace.fleet.gateway.fanout import FleetLimits
+from clusterspace.fleet.gateway.fanout import FleetLimits, exchange
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.roots.fleet import running_fleet
 from clusterspace.roots.hub import running_hub
@@ -365,6 +365,22 @@ async def test_one_object_is_watched_in_its_own_cluster(site: Site):
 
     own = (await site.members["east"].client.get(SHOP.at("shop/k1")))["metadata"]
     assert found.version == own["resourceVersion"]
+
+
+@pytest.mark.parametrize("media_type", ["application/json", "application/yaml"])
+@pytest.mark.parametrize("prefix", ["", "/clusterspaces/east"])
+async def test_a_path_with_a_name_is_read_and_not_watched(site: Site, prefix: str, media_type: str):
+    name = f"named-{len(prefix)}-{len(media_type)}-{media_type[-4:]}"
+    await create(site.members["east"], name)
+    shown = name if prefix else f"{name}.clusterspace.east"
+    ask = ApiRequest("GET", f"{prefix}{MAPS}/{shown}?watch=1", headers=(("accept", media_type),))
+
+    answer = await exchange(site.connection(ROOT), ask)
+
+    assert answer.status == 200
+    assert answer.headers["content-type"].startswith(media_type)
+    assert shown.encode() in answer.body
+    assert b"ADDED" not in answer.body
 
 
 @asynccontextmanager

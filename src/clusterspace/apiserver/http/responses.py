@@ -475,4 +475,7 @@ def clean_event(cluster: str, line: bytes, *, has_rows: bool) -> bytes:
 
 def is_watch(context: RequestContext) -> bool:
     """Whether lines are asked for, here or of a server that the call is passed on to."""
-    return context.info.is_watch or context.info.query.is_true("watch")
+    asked = context.info.proxied or context.info
+    # One object is read as a whole, whatever the query says. Behind a proxy may be anything.
+    is_named = asked.is_resource and bool(asked.name) and asked.subresource != "proxy"
+    return asked.is_watch or (context.info.query.is_true("watch") and not is_named)

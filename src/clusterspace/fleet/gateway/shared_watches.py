@@ -247,6 +247,7 @@ class SharedWatch:
         if is_lower(self._position, version):
             self._ahead.add(subscription)
         self._subscriptions[subscription] = None
+        self._taken.set()  # reading may stand still for those who were here before
         return subscription
 
     def leave(self, subscription: Subscription) -> None:
