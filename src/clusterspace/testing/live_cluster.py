@@ -161,7 +161,7 @@ class LiveCluster:
         known = {each for stage in _STAGES for each in stage}
         for stage in _STAGES:
             if runs and "HorizontalPodAutoscaler" in stage:
-                await self.until_running(member, scales=False)
+                await self.until_running(member, is_over=False)
             chosen = [
                 each
                 for each in self.objects
@@ -203,25 +203,26 @@ class LiveCluster:
         return with_metadata(body, ownerReferences=named)
 
     async def until_running(
-        self, member: ClusterClient, seconds: float = 120.0, *, scales: bool = True
+        self, member: ClusterClient, seconds: float = 120.0, *, is_over: bool = True
     ) -> None:
-        """Wait until every workload has all its pods, and autoscalers have what they ask for.
+        """Wait until every workload has all its pods.
 
-        On a member without a kubelet somebody must run the pods, see `run_pods`; and where nobody
-        measures them nothing scales.
+        `is_over` waits for autoscalers and Jobs as well: from then on nothing happens by itself.
+        On a member without a kubelet somebody must run the pods, see `run_pods`: nothing measures
+        them there, and no Job ends.
         """
 
         async def is_running() -> bool:
-            return not await self._lacking(member, scales=scales)
+            return not await self._lacking(member, is_over=is_over)
 
-        await until(is_running, seconds, explain=lambda: self._lacking(member, scales=scales))
+        await until(is_running, seconds, explain=lambda: self._lacking(member, is_over=is_over))
 
-    async def _lacking(self, member: ClusterClient, *, scales: bool) -> list[str]:
+    async def _lacking(self, member: ClusterClient, *, is_over: bool) -> list[str]:
         """Return the workloads that do not have all their pods."""
         lacking: list[str] = []
         for kind, seen in _READINESS.items():
             mine = {each.path.key for each in self.of_kind(kind)}
-            if not mine or (kind == "HorizontalPodAutoscaler" and not scales):
+            if not mine or (kind in ("HorizontalPodAutoscaler", "Job") and not is_over):
                 continue
             found = await member.list_objects(ResourcePath(_RESOURCES[kind]))
             lacking += [
@@ -255,6 +256,7 @@ _READINESS: Final[dict[str, Callable[[Object], bool]]] = {
         and find_at(it, "status", "desiredNumberScheduled")
         == (find_at(it, "status", "numberReady") or 0)
     ),
+    "Job": lambda it: bool(find_at(it, "status", "completionTime")),
     "HorizontalPodAutoscaler": lambda it: (
         find_at(it, "status", "desiredReplicas") == find_at(it, "spec", "maxReplicas")
     ),

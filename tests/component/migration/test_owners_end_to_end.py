@@ -1,0 +1,161 @@
+"""Whose an object is, from the marks that tools leave to what a migration does about it."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.component.migration.living import (
+    SHOP,
+    WIDGETS,
+    Site,
+    apply_plan,
+    living_cluster,
+    plan_of,
+)
+
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import WriteOptions
+from clusterspace.fleet.execution.takeover import is_managed
+from clusterspace.fleet.migration.ownership import OwnerKind
+from clusterspace.fleet.migration.plan import Allow, MigrationPlan, PlanItem
+from clusterspace.fleet.migration.progress import State
+from clusterspace.kube.objects import uid_of
+from clusterspace.testing.builders import CONFIG_MAPS, config_map
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+@dataclass(frozen=True)
+class Made:
+    """A ConfigMap as a tool makes it, and what becomes of it."""
+
+    name: str
+    kind: OwnerKind
+    is_taken: bool
+    manager: str
+    is_apply: bool = False
+    labels: dict[str, str] = field(default_factory=dict[str, str])
+    annotations: dict[str, str] = field(default_factory=dict[str, str])
+    is_owned: bool = False
+    """By the Widget of the shop, without being its controller."""
+
+
+TABLE = (
+    Made(
+        "helm",
+        OwnerKind.HELM,
+        True,
+        "helm",
+        labels={"app.kubernetes.io/managed-by": "Helm"},
+        annotations={
+            "meta.helm.sh/release-name": "shop",
+            "meta.helm.sh/release-namespace": SHOP,
+        },
+    ),
+    Made(
+        "argo",
+        OwnerKind.ARGO_CD,
+        False,
+        "argocd-controller",
+        is_apply=True,
+        annotations={"argocd.argoproj.io/tracking-id": f"store:/ConfigMap:{SHOP}/argo"},
+    ),
+    Made(
+        "flux",
+        OwnerKind.FLUX,
+        False,
+        "kustomize-controller",
+        is_apply=True,
+        labels={
+            "kustomize.toolkit.fluxcd.io/name": "shop",
+            "kustomize.toolkit.fluxcd.io/namespace": "flux-system",
+        },
+    ),
+    Made(
+        "flux-paused",
+        OwnerKind.FLUX,
+        True,
+        "kustomize-controller",
+        is_apply=True,
+        labels={"kustomize.toolkit.fluxcd.io/name": "shop"},
+        annotations={"kustomize.toolkit.fluxcd.io/reconcile": "disabled"},
+    ),
+    Made(
+        "kustomize",
+        OwnerKind.KUSTOMIZE,
+        True,
+        "kubectl-client-side-apply",
+        labels={"app.kubernetes.io/managed-by": "kustomize-v5.4.0"},
+        annotations={LAST_APPLIED: "{}"},
+    ),
+    Made("operator", OwnerKind.OPERATOR, False, "manager", is_owned=True),
+    Made(
+        "client-side",
+        OwnerKind.KUBECTL_APPLY,
+        True,
+        "kubectl-client-side-apply",
+        annotations={LAST_APPLIED: "{}"},
+    ),
+    Made("server-side", OwnerKind.SERVER_SIDE_APPLY, True, "kubectl", is_apply=True),
+    Made("by-hand", OwnerKind.UNMANAGED, True, "kubectl-create"),
+    Made(
+        "another-hub",
+        OwnerKind.OTHER_HUB,
+        False,
+        "karmada-controller-manager",
+        labels={"karmada.io/managed": "true", "work.karmada.io/permanent-id": "0b5e"},
+        annotations={
+            "work.karmada.io/namespace": "karmada-es-west",
+            "work.karmada.io/name": "another-hub-7d9f",
+        },
+    ),
+)
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    async with living_cluster(tmp_path) as site:
+        widget = await site.member.get(ResourcePath(WIDGETS, SHOP, "gear"))
+        for each in TABLE:
+            metadata: dict[str, Any] = {"labels": each.labels, "annotations": each.annotations}
+            if each.is_owned:
+                reference = {"apiVersion": "example.com/v1", "kind": "Widget", "name": "gear"}
+                metadata["ownerReferences"] = [{**reference, "uid": uid_of(widget)}]
+            body = config_map(each.name, {"made": "here"}, namespace=SHOP, **metadata)
+            options = WriteOptions(field_manager=each.manager, force=each.is_apply)
+            place = ResourcePath(CONFIG_MAPS, SHOP, each.name)
+            if each.is_apply:
+                await site.member.apply(place, body, options)
+            else:
+                await site.member.create(place.collection, body, options)
+        yield site
+
+
+def item_of(plan: MigrationPlan, name: str) -> PlanItem:
+    return next(each for each in plan.spec.items if (each.kind, each.name) == ("ConfigMap", name))
+
+
+async def test_each_owner_is_known_and_treated_as_the_docs_say(site: Site) -> None:
+    plan = await plan_of(site)
+
+    for made in TABLE:
+        item = item_of(plan, made.name)
+        kind = OwnerKind(item.owner.kind) if item.owner is not None else OwnerKind.UNMANAGED
+        assert (kind, item.take) == (made.kind, made.is_taken), item
+
+    # Nobody but whom the plan names loses an object to the hub, and whom it names does.
+    argo = item_of(plan, "argo")
+    allowed = msgspec.structs.replace(argo, take=True, allow=(Allow.OWNER,))
+    items = tuple(allowed if each is argo else each for each in plan.spec.items)
+    edited = msgspec.structs.replace(plan, spec=msgspec.structs.replace(plan.spec, items=items))
+    counts = await apply_plan(site, edited)
+
+    assert counts[State.TAKEN] == len(edited.taken), counts
+    for made in TABLE:
+        if made.kind is OwnerKind.OTHER_HUB:
+            continue  # it bears the mark of its own hub all the time
+        found = await site.member.get(ResourcePath(CONFIG_MAPS, SHOP, made.name))
+        assert is_managed(found) == (made.is_taken or made.name == "argo"), made.name
