@@ -277,12 +277,14 @@ def read_fleet_request(method: str, raw_path: str, raw_query: str) -> FleetReque
     """Read method and URL, in any of the forms."""
     info = read_request(method, raw_path, raw_query)
     segments = _segments_of(info)
-    if tuple(segments[:3]) == _SEARCH_API and (found := _search_at(segments)):
+    # The hub's own address with search behind it is all that Karmada's API server is.
+    is_hubs = segments[0] == _CLUSTERSPACES and segments[1:2] != [] and segments[1] in _HUB_WORDS
+    start = 2 if is_hubs else 0
+    if found := _search_at(segments[start:]):
         search, count = found
-        raw_path = _without(raw_path, 0, count)
-        return replace(
-            _fleet_info(read_request(method, raw_path, raw_query), raw_path, None), search=search
-        )
+        raw_path = _without(raw_path, 0, start + count)
+        info = read_request(method, raw_path, raw_query)
+        return replace(_fleet_info(info, raw_path, None), search=search)
     cluster: str | None = None
     # Karmada has a form too that turns one cluster into an API server.
     is_karmada = (*segments[:2], *segments[3:4]) == _KARMADA_CLUSTERS
@@ -308,6 +310,8 @@ def read_fleet_request(method: str, raw_path: str, raw_query: str) -> FleetReque
 
 def _search_at(segments: Sequence[str]) -> tuple[Search, int] | None:
     """Return which path of Karmada's search this is, and how many segments it takes."""
+    if tuple(segments[:3]) != _SEARCH_API:
+        return None
     if segments[3:5] == ["search", "cache"]:
         return Search.CACHE, 5
     # Karmada takes any name here: there is one control plane.

@@ -550,6 +550,7 @@ SEARCH = "/apis/search.karmada.io/v1alpha1"
 
 
 @pytest.mark.parametrize("federation", [True, False])
+@pytest.mark.parametrize("before", ["", "/clusterspaces/hub", "/clusterspaces/karmada"])
 @pytest.mark.parametrize(
     ("url", "search", "own_path"),
     [
@@ -569,9 +570,9 @@ SEARCH = "/apis/search.karmada.io/v1alpha1"
     ],
 )
 def test_the_paths_of_search_are_read_as_what_is_behind_them(
-    url: str, search: Search, own_path: str, *, federation: bool
+    url: str, search: Search, own_path: str, before: str, *, federation: bool
 ) -> None:
-    route = routed("GET", f"{SEARCH}/{url}", federation=federation)
+    route = routed("GET", f"{before}{SEARCH}/{url}", federation=federation)
 
     assert (route.info.search, route.info.path, route.reach) == (search, own_path, Reach.ALL)
     assert route.naming_in("m1") == Naming("m1", shows_source=True)
@@ -582,3 +583,7 @@ def test_the_paths_of_search_are_read_as_what_is_behind_them(
 )
 def test_what_is_beside_the_paths_of_search_is_read_as_ever(url: str) -> None:
     assert read("GET", f"{SEARCH}/{url}").search is None
+
+
+def test_search_is_not_behind_the_address_of_a_member() -> None:
+    assert read("GET", f"/clusterspaces/m1{SEARCH}/search/cache/api/v1/pods").search is None
