@@ -138,6 +138,41 @@ async def test_a_dry_run_fails_where_the_hub_has_no_such_namespace(
     assert "namespace yard does not exist on the hub: create it there first" in told.output
 
 
+async def test_what_a_workload_needs_is_promoted_before_it_if_only_the_member_has_it(
+    site: Site, tmp_path: Path
+) -> None:
+    web = deployment("web")
+    web["spec"]["template"]["spec"]["containers"][0]["envFrom"] = [
+        {"configMapRef": {"name": "settings"}},
+        {"configMapRef": {"name": "shared"}},
+        {"configMapRef": {"name": "missing"}},
+    ]
+    await site.member.create(WEB.collection, web, site.foreign)
+    settings = ResourcePath(CONFIG_MAPS, "default", "settings")
+    for name in ("settings", "shared"):
+        await site.member.create(settings.collection, config_map(name, {"a": "1"}), site.foreign)
+    shared = await site.hub.create(settings.collection, config_map("shared", {"a": "hub"}))
+
+    looked = await promote_web(tmp_path, "--dependencies", "--dry-run")
+    assert "would take over configmaps default/settings in west" in looked.output
+    assert await site.hub.find(settings) is None
+    told = await promote_web(tmp_path, "-d")
+
+    assert told.exit_code == 0, told.output
+    created = [each for each in told.output.splitlines() if each.startswith("ResourceTemplate")]
+    assert created == [
+        "ResourceTemplate (default/settings) is created successfully",
+        "ResourceTemplate (default/web) is created successfully",
+    ]
+    template = await site.hub.get(settings)
+    assert annotations_of(template)[stamps.CONFLICT_RESOLUTION] == "overwrite"
+    present = await site.hub.get(settings.named("shared"))
+    assert resource_version_of(present) == resource_version_of(shared)
+    policies = await site.hub.list_objects(ResourcePath(PROPAGATION_POLICIES, "default"))
+    assert all(each["spec"]["preserveResourcesOnDeletion"] for each in policies)
+    assert len(policies) == 2
+
+
 async def test_an_interrupted_promotion_can_be_repeated(site: Site, tmp_path: Path) -> None:
     await site.member.create(WEB.collection, deployment("web"), site.foreign)
     assert (await promote_web(tmp_path)).exit_code == 0

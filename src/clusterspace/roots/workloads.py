@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from clusterspace.aio.clocks import Clock, SystemClock
+from clusterspace.apis.affinities import traits_of
 from clusterspace.apis.clusters import WORKS, conditions_of
+from clusterspace.apis.interpreter.templates import Dependency, dependencies_in
 from clusterspace.client.discovery import Discovery
 from clusterspace.client.endpoints import Network
 from clusterspace.client.requests import ResourcePath
@@ -21,8 +23,6 @@ from clusterspace.fleet.execution.contents import is_kept, seen_condition
 from clusterspace.fleet.execution.promotion import (
     Effect,
     Promotion,
-    effect_of,
-    expected_manifest,
     plan_promotion,
 )
 from clusterspace.fleet.execution.provenance import work_key_of
@@ -31,8 +31,10 @@ from clusterspace.fleet.execution.prune import (
     is_paused,
     resumed_condition,
 )
-from clusterspace.fleet.execution.takeover import FIELD_MANAGER, is_managed, owner_text, plan_update
+from clusterspace.fleet.execution.takeover import is_managed, owner_text
 from clusterspace.fleet.membership import manifests
+from clusterspace.fleet.migration.judgement import ask_effect, manifest_for
+from clusterspace.fleet.migration.planning import read_overrides
 from clusterspace.fleet.propagation.explanation import find_named
 from clusterspace.kube.conditions import set_condition
 from clusterspace.kube.objects import (
@@ -46,6 +48,7 @@ from clusterspace.kube.objects import (
     with_metadata,
     with_value,
 )
+from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.clients import open_client
 from clusterspace.roots.cluster_migration import open_member
 from clusterspace.roots.membership import Progress
@@ -66,6 +69,8 @@ class PromoteRequest:
     policy_name: str = ""
     creates_policy: bool = True
     allows_restarts: bool = False
+    takes_dependencies: bool = False
+    """Whether ConfigMaps, Secrets, accounts and claims that it needs are promoted, too."""
     member_cidrs: tuple[Network, ...] = ()
     """Where the member may be, for when the hub's own way in is used from here."""
 
@@ -77,6 +82,8 @@ class Prospect:
     path: ResourcePath
     promotion: Promotion
     effect: Effect
+    dependencies: tuple[Dependency, ...] = ()
+    """What it needs and only the member has; those asked for are promoted before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +110,27 @@ async def look(request: PromoteRequest, hub: ConnectionSettings) -> Prospect:
                 why = owner if is_ours else owner_text(live)
                 raise CannotPromote(f"{path} in {request.cluster} cannot be taken over: {why}")
             promotion = plan_promotion(live, request.cluster, request.policy_name)
-            planned, taken_over = plan_update(expected_manifest(promotion.template), live), live
-            if planned is not None:
-                # What the object would be like, as the member itself sees it.
-                dry = WriteOptions(field_manager=FIELD_MANAGER, is_dry_run=True)
-                taken_over = await member.update(path, planned.body, dry)
-    return Prospect(path, promotion, effect_of(live, taken_over))
+            cluster = await hub_client.get(manifests.cluster_path(request.cluster))
+            overrides = await read_overrides(hub_client, namespace)
+            manifest = manifest_for(promotion.template, traits_of(cluster), overrides)
+            # What the object would be like, as the member itself sees it.
+            effect = await ask_effect(member, path, live, manifest)
+            needed = dependencies_in(live) if request.takes_dependencies else ()
+            beside = tuple([each for each in needed if await _is_legacy(member, hub_client, each)])
+    return Prospect(path, promotion, effect, beside)
+
+
+async def _is_legacy(member: ClusterClient, hub: ClusterClient, needed: Dependency) -> bool:
+    """Whether the member has what a workload needs, and no hub has it."""
+    path = path_of_dependency(needed)
+    live = await member.find(path)
+    return live is not None and not is_managed(live) and await hub.find(path) is None
+
+
+def path_of_dependency(needed: Dependency) -> ResourcePath:
+    """Return where an object is that a workload needs: all of these are of the core group."""
+    resource = GroupVersionResource("", "v1", f"{needed.kind.lower()}s")
+    return ResourcePath(resource, needed.namespace, needed.name)
 
 
 async def rehearse(request: PromoteRequest, prospect: Prospect, hub: ConnectionSettings) -> None:

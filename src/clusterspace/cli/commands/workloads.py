@@ -1,5 +1,8 @@
 """`clusterspace promote` and `resume`: workloads on their way to clusters."""
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import click
 
 from clusterspace.cli.completion import cluster_names
@@ -13,6 +16,10 @@ from clusterspace.cli.options import (
 )
 from clusterspace.cli.output import Output, document_text
 from clusterspace.cli.running import run
+
+if TYPE_CHECKING:
+    from clusterspace.client.settings import ConnectionSettings
+    from clusterspace.roots.workloads import PromoteRequest, Prospect
 
 
 @click.command()
@@ -33,6 +40,13 @@ from clusterspace.cli.running import run
     "creates_policy",
     default=True,
     help="Write a policy that places it on its cluster.",
+)
+@click.option(
+    "-d",
+    "--dependencies",
+    "takes_dependencies",
+    is_flag=True,
+    help="Promote what it needs, too: ConfigMaps, Secrets, accounts and claims of the member.",
 )
 @click.option(
     "--dry-run",
@@ -57,6 +71,7 @@ def promote(
     member: MemberOptions,
     policy_name: str,
     creates_policy: bool,
+    takes_dependencies: bool,
     dry_run: bool,
     allow_restarts: bool,
     output: str | None,
@@ -72,6 +87,7 @@ def promote(
     Examples:
       clusterspace promote deployment web -n shop -C west --dry-run
       clusterspace promote deployment web -n shop -C west
+      clusterspace promote deployment web -n shop -C west --dependencies
     """
     from clusterspace.roots import workloads
 
@@ -84,10 +100,31 @@ def promote(
         policy_name=policy_name,
         creates_policy=creates_policy,
         allows_restarts=allow_restarts,
+        takes_dependencies=takes_dependencies,
         member_cidrs=member_cidrs,
     )
     settings = hub.settings()
     prospect = run(lambda: workloads.look(request, settings))
+    for needed in prospect.dependencies:
+        beside = replace(request, kind=needed.kind, name=needed.name, policy_name="")
+        _promote_one(beside, settings, dry_run=dry_run, output=output)
+    _promote_one(request, settings, prospect, dry_run=dry_run, output=output)
+
+
+def _promote_one(
+    request: "PromoteRequest",
+    settings: "ConnectionSettings",
+    prospect: "Prospect | None" = None,
+    *,
+    dry_run: bool,
+    output: str | None,
+) -> None:
+    """Promote one object, or say what that would do."""
+    from clusterspace.roots import workloads
+
+    if prospect is None:
+        alone = replace(request, takes_dependencies=False)
+        prospect = run(lambda: workloads.look(alone, settings))
     if output is not None:
         # As documents that kubectl can apply.
         for document in (prospect.promotion.template, prospect.promotion.policy):
@@ -95,7 +132,7 @@ def promote(
                 click.echo("---")
             click.echo(document_text(document, Output(output)), nl=False)
     elif dry_run:
-        click.echo(f"would take over {prospect.path} in {cluster}")
+        click.echo(f"would take over {prospect.path} in {request.cluster}")
         for field in prospect.effect.fields:
             click.echo(f"  {field} would change")
         if not prospect.effect.fields:

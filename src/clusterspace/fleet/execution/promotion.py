@@ -12,13 +12,12 @@ from clusterspace.apis import kinds, policies, stamps
 from clusterspace.apis.interpreter.templates import pruned
 from clusterspace.apis.kinds import kind_of
 from clusterspace.client.requests import ResourcePath
-from clusterspace.fleet.execution.takeover import MANAGED, OVERWRITE, content_difference, leaf_paths
+from clusterspace.fleet.execution.takeover import OVERWRITE, content_difference, leaf_paths
 from clusterspace.kube.managed_fields.field_sets import path_text
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
     find_at,
-    labels_of,
     name_of,
     namespace_of,
     with_metadata,
@@ -92,12 +91,6 @@ def plan_promotion(live: Object, cluster_name: str, policy_name: str = "") -> Pr
         },
     }
     return Promotion(with_metadata(template, annotations=annotations), policy)
-
-
-def expected_manifest(template: Object) -> Object:
-    """Return about the manifest a Work will hold: the template with the stamp of a managed one."""
-    labels = {**labels_of(template), stamps.MANAGED: MANAGED}
-    return with_metadata(template, labels=labels)
 
 
 def effect_of(before: Object, after: Object) -> Effect:

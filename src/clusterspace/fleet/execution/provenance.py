@@ -117,6 +117,9 @@ def explain_provenance(live: Object, owners: Sequence[Object], work: Object | No
         summary = f"It was made on the cluster by {named}, which is not the hub's."
     else:
         summary = "It was made on the cluster, and is not the hub's."
+    migration = annotations_of(root).get(stamps.MIGRATION)
+    if is_copy and migration:
+        summary += f" Migration {migration} took it in as it ran."
     entries = read_entries(raw_entries(live)).values()
     writes = {(each.manager, each.time or "") for each in entries if not each.subresource}
     return Provenance(

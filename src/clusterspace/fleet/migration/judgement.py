@@ -143,6 +143,18 @@ def manifest_for(template: Object, traits: Traits, overrides: OverridePolicies) 
     return works.manifests_of(new_work(outline, _PLACEHOLDER))[0]
 
 
+async def ask_effect(member: Client, path: ResourcePath, live: Object, manifest: Object) -> Effect:
+    """Ask the member what a manifest would make of its object, by a dry run of that very write."""
+    planned, taken = plan_update(manifest, live), live
+    if planned is not None:
+        dry = WriteOptions(field_manager=FIELD_MANAGER, is_dry_run=True)
+        taken = await member.update(path, planned.body, dry)
+    effect = effect_of(live, taken)
+    if pod_template_of(live) != pod_template_of(taken) and not effect.on_pods:
+        return Effect(effect.fields, "pods would restart, for their template would change")
+    return effect
+
+
 @dataclass
 class Judge:
     """Asks one hub and one member; made for one plan, or one application of it."""
@@ -232,18 +244,12 @@ class Judge:
             return Judgement(Verdict.REFUSED, live, f"the hub refuses it: {error.message}")
         except OverrideFailed as error:
             return Judgement(Verdict.REFUSED, live, str(error))
-        planned, taken = plan_update(manifest, live), live
-        if planned is not None:
-            dry = WriteOptions(field_manager=FIELD_MANAGER, is_dry_run=True)
-            try:
-                taken = await self.member.update(path, planned.body, dry)
-            except _REFUSALS as error:
-                return Judgement(Verdict.REFUSED, live, f"the member refuses it: {error.message}")
-            except NotFound:
-                return Judgement(Verdict.REFUSED, live, "it is gone from the member")
-        effect = effect_of(live, taken)
-        if pod_template_of(live) != pod_template_of(taken) and not effect.on_pods:
-            effect = Effect(effect.fields, "pods would restart, for their template would change")
+        try:
+            effect = await ask_effect(self.member, path, live, manifest)
+        except _REFUSALS as error:
+            return Judgement(Verdict.REFUSED, live, f"the member refuses it: {error.message}")
+        except NotFound:
+            return Judgement(Verdict.REFUSED, live, "it is gone from the member")
         if effect.on_pods:
             return Judgement(Verdict.WOULD_RESTART, live, effect.on_pods, effect.fields)
         if effect.fields:

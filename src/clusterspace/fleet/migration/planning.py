@@ -52,6 +52,7 @@ from clusterspace.fleet.migration.selection import (
 )
 from clusterspace.fleet.propagation.bindings import Policy, read_policy
 from clusterspace.fleet.propagation.explanation import find_named
+from clusterspace.fleet.propagation.overrides import OverridePolicies
 from clusterspace.fleet.propagation.templates import template_resources
 from clusterspace.kube.objects import (
     Object,
@@ -103,6 +104,16 @@ async def require_cluster(hub: Reader, member: Reader, name: str) -> tuple[Objec
             "give the kubeconfig of that cluster"
         )
     return cluster, uid
+
+
+async def read_overrides(hub: Reader, namespace: str) -> OverridePolicies:
+    """Return the override policies of the hub that may concern objects of a namespace."""
+    return OverridePolicies(
+        cluster_wide=await hub.list_objects(ResourcePath(policies.CLUSTER_OVERRIDE_POLICIES)),
+        namespaced=await hub.list_objects(ResourcePath(policies.OVERRIDE_POLICIES, namespace))
+        if namespace
+        else (),
+    )
 
 
 async def make_judge(

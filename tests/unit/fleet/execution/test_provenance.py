@@ -29,6 +29,15 @@ def made_by(kind: str, name: str, **more: Any) -> Object:
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": "default"}}
 
 
+def test_a_copy_names_the_migration_that_took_it_in():
+    annotations = {**copy()["metadata"]["annotations"], stamps.MIGRATION: "west-1"}
+    taken = with_metadata(copy(), annotations=annotations)
+
+    found = explain_provenance(taken, (), work())
+
+    assert found.summary.endswith(" Migration west-1 took it in as it ran.")
+
+
 def test_a_copy_names_the_work_that_keeps_it():
     found = explain_provenance(copy(), (), work())
 
