@@ -28,6 +28,7 @@ from clusterspace.fleet.propagation.dependencies import DependencyDistributor
 from clusterspace.fleet.propagation.detector import Detector, PolicyLifecycle
 from clusterspace.fleet.propagation.namespaces import NamespaceWorks
 from clusterspace.fleet.propagation.placements.controller import PlacementController
+from clusterspace.fleet.propagation.placements.override_snapshots import OverrideSnapshots
 from clusterspace.fleet.propagation.scheduler.controller import Scheduler
 from clusterspace.fleet.propagation.statuses import BindingStatuses
 from clusterspace.fleet.propagation.works.controller import BindingWorks
@@ -255,6 +256,7 @@ def assembled(hub: ClusterClient, writer: Client, site: PlacementSite) -> dict[s
         Detector(hub, caches, events, random=random),
         PolicyLifecycle(hub, caches, events, random=random),
         DependencyDistributor(hub, caches, events, random=random),
+        OverrideSnapshots(writer, caches),
         PlacementController(writer, caches, events, clock, random=random),
         Scheduler(hub, caches, events, clock),
         BindingWorks(hub, caches, events, clock),

@@ -60,6 +60,12 @@ ACTED_ON: Final[Mapping[GroupKind, str]] = {
     (_PLACEMENT, "ClusterResourcePlacement"): (
         "KubeFleet's policy: selects objects and namespaces, and the clusters they go to."
     ),
+    (_PLACEMENT, "ClusterResourceOverride"): (
+        "Changes objects that a placement selects on their way to a cluster, or keeps them from it."
+    ),
+    (_PLACEMENT, "ResourceOverride"): (
+        "The same for objects of its own namespace; applied later, so it wins."
+    ),
     ("about.k8s.io", "ClusterProperty"): (
         "On a member: what it says of itself. `id.k8s.io` is its ID in the fleet."
     ),
@@ -71,6 +77,8 @@ WRITTEN: Final[Mapping[GroupKind, str]] = {
         "The policy of a placement at one time; its status has a reason for every cluster."
     ),
     (_PLACEMENT, "ClusterResourceSnapshot"): "What a placement selected at one time.",
+    (_PLACEMENT, "ClusterResourceOverrideSnapshot"): "An override at one time.",
+    (_PLACEMENT, "ResourceOverrideSnapshot"): "An override at one time.",
     (_PLACEMENT, "ClusterResourceBinding"): (
         "One cluster of a placement, with the conditions of that cluster."
     ),
@@ -91,10 +99,8 @@ BY_COMMANDS: Final[Mapping[GroupKind, str]] = {
 FOR_OTHERS: Final[Mapping[GroupKind, str]] = {
     ("multicluster.x-k8s.io", "ClusterProfile"): "KubeFleet",
     (_PLACEMENT, "AppliedWork"): "KubeFleet",
-    (_PLACEMENT, "ClusterResourceOverrideSnapshot"): "KubeFleet",
     (_PLACEMENT, "ClusterResourcePlacementStatus"): "KubeFleet",
     (_PLACEMENT, "ResourceBinding"): "KubeFleet",
-    (_PLACEMENT, "ResourceOverrideSnapshot"): "KubeFleet",
     (_PLACEMENT, "ResourceSnapshot"): "KubeFleet",
     (_PLACEMENT, "SchedulingPolicySnapshot"): "KubeFleet",
     (_PLACEMENT, "Work"): "KubeFleet",
@@ -210,6 +216,20 @@ _BINDING: Final = {
     "status.lastScheduledTime": "When clusters were chosen last.",
 }
 
+_FLEET_OVERRIDE: Final = {
+    "spec.placement": "The one placement it is for; without it, all. Immutable.",
+    "spec.policy.overrideRules": "In their order; the last one wins.",
+    "spec.policy.overrideRules.clusterSelector": (
+        "By labels; none at all means no cluster, an empty one every cluster."
+    ),
+    "spec.policy.overrideRules.jsonPatchOverrides": (
+        "Not of what says which object it is, of our marks, nor of what RBAC kinds grant."
+    ),
+    "spec.policy.overrideRules.jsonPatchOverrides.value": (
+        "`${MEMBER-CLUSTER-NAME}` and `${MEMBER-CLUSTER-LABEL-KEY-KEY}` are filled in."
+    ),
+    "spec.policy.overrideRules.overrideType": "`Delete` keeps the object from the cluster.",
+}
 _MEMBER: Final = {
     "spec.heartbeatPeriodSeconds": "How often the agent reports.",
     "status.agentStatus": "What the agent reports, with its last heartbeat.",
@@ -306,7 +326,7 @@ FIELDS: Final[Mapping[GroupKind, Mapping[str, str]]] = {
         "spec.strategy.type": "`External`: clusters are picked, and nothing is rolled out.",
         "spec.statusReportingScope": "`NamespaceAccessible` is refused.",
         "spec.strategy.applyStrategy.comparisonOption": (
-            "`FullComparison` with `whenToTakeOver: IfNoDiff` is refused."
+            "`FullComparison` is refused: what the manifest says is compared."
         ),
         "spec.strategy.applyStrategy.type": (
             "Members get a forced apply, whatever it says; `ReportDiff` is refused, and so is "
@@ -329,6 +349,16 @@ FIELDS: Final[Mapping[GroupKind, Mapping[str, str]]] = {
         "status.placementStatuses": "Each cluster, with what it would not have.",
         "status.selectedResources": "What the selectors found.",
     },
+    (_PLACEMENT, "ClusterResourceOverride"): {
+        **_FLEET_OVERRIDE,
+        "spec.clusterResourceSelectors": (
+            "Objects without a namespace, by name; a Namespace means all that is in it."
+        ),
+    },
+    (_PLACEMENT, "ResourceOverride"): {
+        **_FLEET_OVERRIDE,
+        "spec.resourceSelectors": "Objects of its own namespace, by name.",
+    },
     ("about.k8s.io", "ClusterProperty"): {"spec.value": "What the property says."},
     ("search.karmada.io", "ResourceRegistry"): {
         "spec.targetCluster": (
@@ -344,6 +374,11 @@ FIELDS: Final[Mapping[GroupKind, Mapping[str, str]]] = {
 """Kind to field to what it means; lists are written without brackets."""
 
 _REFUSED: Final = "a write is refused with the reason"
+_RULE_TERMS: Final = "spec.policy.overrideRules.clusterSelector.clusterSelectorTerms"
+_OVERRIDE_REFUSED: Final = {
+    f"{_RULE_TERMS}.propertySelector": _REFUSED,
+    f"{_RULE_TERMS}.propertySorter": _REFUSED,
+}
 
 LEFT_OUT: Final[Mapping[GroupKind, Mapping[str, str]]] = {
     ("cluster.karmada.io", "Cluster"): {
@@ -370,10 +405,14 @@ LEFT_OUT: Final[Mapping[GroupKind, Mapping[str, str]]] = {
         ".preference.propertySelector": _REFUSED,
         "spec.policy.affinity.clusterAffinity.preferredDuringSchedulingIgnoredDuringExecution"
         ".preference.propertySorter": _REFUSED,
-        "status.placementStatuses.applicableClusterResourceOverrides": "always empty",
-        "status.placementStatuses.applicableResourceOverrides": "always empty",
         "status.placementStatuses.diffedPlacements": "always empty",
         "status.placementStatuses.driftedPlacements": "always empty",
     },
+    (_PLACEMENT, "ClusterResourceOverride"): {
+        **_OVERRIDE_REFUSED,
+        "spec.clusterResourceSelectors.labelSelector": _REFUSED,
+        "spec.clusterResourceSelectors.selectionScope": "a Namespace means all that is in it",
+    },
+    (_PLACEMENT, "ResourceOverride"): _OVERRIDE_REFUSED,
 }
 """Kind to field to why nothing acts on it, beside those that a write of them warns of."""

@@ -41,7 +41,7 @@ KINDS: Final = {
 
 _FAILURES: Final = (
     "clusterspace.fleet.propagation.works.rendering:SYNC_FAILED",
-    "clusterspace.fleet.propagation.works.rendering:OVERRIDE_FAILED",
+    "clusterspace.fleet.propagation.bindings:OVERRIDE_FAILED",
     "clusterspace.fleet.propagation.works.rendering:STAYS_HOME",
     "clusterspace.apis.clusters:DELETIONS_PAUSED",
 )

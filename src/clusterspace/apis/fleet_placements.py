@@ -7,7 +7,7 @@ fleet cannot do is refused, not passed over: a placement that says it only repor
 not apply them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
@@ -175,6 +175,26 @@ def hashes_of(binding: Object) -> dict[str, str]:
     """Return which state of its object each cluster of an engine's binding is to have."""
     text = annotations_of(binding).get(MANIFEST_HASHES)
     return msgspec.json.decode(text, type=dict[str, str]) if text else {}
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectState:
+    """Which state of an object a cluster is to have: its manifest's hash, and its overrides."""
+
+    hash: str
+    overrides: tuple[str, ...] = ()
+    """The keys of override snapshots, in the order in which they apply."""
+
+
+def state_text(manifest_state: str, overrides: Iterable[str]) -> str:
+    """Return the text of a state; without overrides it is the hash of the manifest."""
+    return " ".join((manifest_state, *overrides))
+
+
+def read_state(text: str) -> ObjectState:
+    """Read what `state_text` wrote."""
+    manifest_state, *overrides = text.split(" ")
+    return ObjectState(manifest_state, tuple(overrides))
 
 
 def hashes_text(hashes: dict[str, str]) -> str:

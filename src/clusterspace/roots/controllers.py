@@ -35,6 +35,7 @@ from clusterspace.fleet.propagation.dependencies import DependencyDistributor
 from clusterspace.fleet.propagation.detector import Detector, PolicyLifecycle
 from clusterspace.fleet.propagation.namespaces import NamespaceWorks
 from clusterspace.fleet.propagation.placements.controller import PlacementController
+from clusterspace.fleet.propagation.placements.override_snapshots import OverrideSnapshots
 from clusterspace.fleet.propagation.rebalancer import RebalancerController
 from clusterspace.fleet.propagation.scheduler.controller import Scheduler
 from clusterspace.fleet.propagation.statuses import BindingStatuses
@@ -62,6 +63,7 @@ def propagation_controllers(
         Detector(hub, caches, events, random=random),
         PolicyLifecycle(hub, caches, events, random=random),
         DependencyDistributor(hub, caches, events, random=random),
+        OverrideSnapshots(hub, caches),
         PlacementController(hub, caches, events, clock, random=random),
         Scheduler(hub, caches, events, clock),
         RebalancerController(hub, caches, events, clock),

@@ -62,7 +62,11 @@ ACTING = frozenset(
         "clusterpropagationpolicies",
         "overridepolicies",
         "clusteroverridepolicies",
+        "clusterresourceoverrides",
+        "clusterresourceoverridesnapshots",
         "clusterresourceplacements",
+        "resourceoverrides",
+        "resourceoverridesnapshots",
         "workloadrebalancers",
         "resourcebindings",
         "clusterresourcebindings",
@@ -80,9 +84,7 @@ WRITTEN_BY_THEIRS = frozenset(
     {
         "appliedworks",
         "clusterprofiles",
-        "clusterresourceoverridesnapshots",
         "clusterresourceplacementstatuses",
-        "resourceoverridesnapshots",
         "resourcesnapshots",
         "schedulingpolicysnapshots",
     }

@@ -35,6 +35,7 @@ from clusterspace.apiserver.admission.pods import (
 )
 from clusterspace.apiserver.admission.propagation import (
     BindingRules,
+    FleetOverrideRules,
     PermanentIds,
     PlacementRules,
     PolicyRules,
@@ -134,6 +135,7 @@ def hub_plugins(
         ClusterRules(members),
         ClusterSecrets(),
         PlacementRules(),
+        FleetOverrideRules(),
         PolicyRules(),
         RegistryRules(),
         BindingRules(),

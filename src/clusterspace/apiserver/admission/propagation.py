@@ -9,6 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
 from clusterspace.apis import fleet_placements, policies, registries, stamps, works
+from clusterspace.apis.fleet_overrides import (
+    CLUSTER_KIND,
+    NAMESPACED_KIND,
+    fleet_override_causes,
+)
 from clusterspace.apis.fleet_placements import (
     NAMESPACE_WITH_SELECTORS,
     completed_placement,
@@ -21,6 +26,7 @@ from clusterspace.apis.policies import (
 )
 from clusterspace.apis.registries import registry_causes
 from clusterspace.apis.works import template_of, why_not_carried
+from clusterspace.apiserver import forms
 from clusterspace.apiserver.state import Admission, HubState, Plugin
 from clusterspace.errors import Cause, Malformed
 from clusterspace.kube import causes, statuses
@@ -39,6 +45,7 @@ _FINALIZERS: Final[Mapping[str, str]] = {
     policies.CLUSTER_PROPAGATION_POLICY: stamps.CLUSTER_POLICY_FINALIZER,
 }
 _OVERRIDES: Final = frozenset({policies.OVERRIDE_POLICY, policies.CLUSTER_OVERRIDE_POLICY})
+_FLEET_OVERRIDES: Final = frozenset({CLUSTER_KIND, NAMESPACED_KIND})
 _MISSHAPEN: Final = "FieldValueTypeInvalid"
 
 _BINDINGS: Final = frozenset({works.RESOURCE_BINDING, works.CLUSTER_RESOURCE_BINDING})
@@ -141,6 +148,35 @@ class PlacementRules(Plugin):
             if found:
                 raise statuses.invalid(admission.served.info.group_kind, name_of(placement), found)
             return placement
+
+        return await admission.run(checked)
+
+
+class FleetOverrideRules(Plugin):
+    """Checks ClusterResourceOverrides and ResourceOverrides.
+
+    What each selects must not be selected by another of its kind: two at once may both pass, then
+    they apply in the order of their names.
+    """
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Check an override; other objects pass."""
+        info, override = admission.served.info, admission.new
+        is_one = info.group == fleet_placements.GROUP and info.kind in _FLEET_OVERRIDES
+        if not is_one or admission.subresource or _is_leaving(admission):
+            return override
+        problems = admission.served.rules.validate_create(override)
+        misshapen = [each for each in problems if each.reason == _MISSHAPEN]
+        if misshapen:
+            raise statuses.invalid(info.group_kind, name_of(override), misshapen)
+        page = await hub.store.range(admission.served.prefix())
+        stored = [forms.decode_stored(entry, admission.served.form) for entry in page.items]
+
+        def checked() -> Object:
+            found = fleet_override_causes(override, admission.old, stored)
+            if found:
+                raise statuses.invalid(info.group_kind, name_of(override), found)
+            return override
 
         return await admission.run(checked)
 

@@ -62,13 +62,11 @@ UNATTENDED: Final[Mapping[tuple[str, str], str]] = {
     (_PLACEMENT, "ApprovalRequest"): _KUBEFLEETS,
     (_PLACEMENT, "ClusterApprovalRequest"): _KUBEFLEETS,
     (_PLACEMENT, "ClusterResourceEnvelope"): _KUBEFLEETS,
-    (_PLACEMENT, "ClusterResourceOverride"): _KUBEFLEETS,
     (_PLACEMENT, "ClusterResourcePlacementDisruptionBudget"): _KUBEFLEETS,
     (_PLACEMENT, "ClusterResourcePlacementEviction"): _KUBEFLEETS,
     (_PLACEMENT, "ClusterStagedUpdateRun"): _KUBEFLEETS,
     (_PLACEMENT, "ClusterStagedUpdateStrategy"): _KUBEFLEETS,
     (_PLACEMENT, "ResourceEnvelope"): _KUBEFLEETS,
-    (_PLACEMENT, "ResourceOverride"): _KUBEFLEETS,
     (_PLACEMENT, "ResourcePlacement"): _KUBEFLEETS,
     (_PLACEMENT, "StagedUpdateRun"): _KUBEFLEETS,
     (_PLACEMENT, "StagedUpdateStrategy"): _KUBEFLEETS,
@@ -137,6 +135,13 @@ FIELDS: Final[Mapping[tuple[str, str], tuple[UnheededField, ...]]] = {
         UnheededField(
             ("spec", "backendStore", "openSearch"),
             "nothing is sent to OpenSearch; clusters themselves answer search/cache and the proxy",
+        ),
+    ),
+    (_PLACEMENT, "ResourceOverride"): (
+        UnheededField(
+            ("spec", "placement", "scope"),
+            "ResourcePlacements are not acted on, so it overrides nothing",
+            value="Namespaced",
         ),
     ),
 }

@@ -22,6 +22,7 @@ from clusterspace.apiserver.admission.clusters import (
 from clusterspace.apiserver.admission.escalation import EscalationGuard, carries_rights
 from clusterspace.apiserver.admission.propagation import (
     BindingRules,
+    FleetOverrideRules,
     PermanentIds,
     PlacementRules,
     PolicyRules,
@@ -74,6 +75,7 @@ def webhook_plugins(
         ClaimedClusterRules(hub, members, clock),
         ClusterSecrets(),
         PlacementRules(),
+        FleetOverrideRules(),
         PolicyRules(),
         RegistryRules(),
         BindingRules(),

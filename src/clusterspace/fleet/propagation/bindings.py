@@ -53,6 +53,9 @@ from clusterspace.kube.objects import (
 WORKS_WRITTEN: Final = "WorksWritten"
 """Condition of a binding: False while a cluster lacks its Work, and absent otherwise."""
 
+OVERRIDE_FAILED: Final = "ApplyOverridePolicyFailed"
+"""Its reason when what overrides ask for cannot be done."""
+
 _LABELS: Final = frozenset({stamps.POLICY_ID, stamps.CLUSTER_POLICY_ID})
 _ANNOTATIONS: Final = frozenset(
     {stamps.POLICY_NAMESPACE, stamps.POLICY_NAME, stamps.CLUSTER_POLICY_NAME}

@@ -28,11 +28,11 @@ from clusterspace.controllers.controller import (
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, Update
 from clusterspace.errors import MalformedSelector, OverrideFailed
+from clusterspace.fleet.propagation.bindings import OVERRIDE_FAILED
 from clusterspace.fleet.propagation.overrides import OverridePolicies, override
 from clusterspace.fleet.propagation.scheduler.filters import KnownClusters, has_new_traits
 from clusterspace.fleet.propagation.templates import is_on_every_cluster
 from clusterspace.fleet.propagation.works.rendering import (
-    OVERRIDE_FAILED,
     Change,
     Failure,
     KnownWorks,

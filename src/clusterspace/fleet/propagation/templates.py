@@ -26,6 +26,7 @@ from clusterspace.apis.fleet_placements import (
     is_placed,
     manifest_hash,
     parent_of,
+    read_state,
 )
 from clusterspace.apis.kinds import SECRET, kind_of
 from clusterspace.apis.migrations import GROUP as MIGRATIONS
@@ -517,7 +518,7 @@ class TemplateStates:
         if not is_placed(binding):
             return template
         identity, state = identity_of(template), hashes_of(binding).get(cluster, "")
-        found = self._revisions.find(parent_of(binding), identity, state)
+        found = self._revisions.find(parent_of(binding), identity, read_state(state).hash)
         if found is None:
             raise Conflict(f"no snapshot is known yet of {identity} as {cluster} is to have it")
         self._require_may_leave(found)

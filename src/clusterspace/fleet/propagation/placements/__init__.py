@@ -8,6 +8,7 @@
 Decisions, which know nothing of a hub:
     picking.py      picks clusters by KubeFleet's rules (PickAll, PickN, PickFixed), with reasons
     selection.py    which objects are selected, what is placed of each; numbered snapshots of it
+    overrides.py    which override snapshots a cluster is to have, and what they make of an object
     rollout.py      a placement's bindings, one for each cluster; who gets the newest state now; the
                     engine's binding of each object, and whose an object is
     status.py       what became of it on each cluster, and what a placement says of itself
@@ -15,6 +16,8 @@ Decisions, which know nothing of a hub:
 With a hub:
     controller.py   PlacementController: what wakes it, the steps in their order, the end
     steps.py        picking, selecting and rolling out: each reads, decides and writes
+    override_snapshots.py
+                    OverrideSnapshots: numbered snapshots of overrides, for as long as they are used
 
 Clusters are picked here and not by the Scheduler, which leaves these bindings alone: picking.py has
 its own checks of health, labels and spread, and shares only the rule about taints. So a new policy

@@ -17,6 +17,8 @@ import structlog
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import CLUSTERS, WORKS
+from clusterspace.apis.fleet_overrides import CLUSTER_SNAPSHOTS
+from clusterspace.apis.fleet_overrides import RESOURCE_SNAPSHOTS as OVERRIDE_SNAPSHOTS
 from clusterspace.apis.fleet_placements import (
     FLEET_BINDINGS,
     PARENT,
@@ -52,6 +54,7 @@ from clusterspace.controllers.controller import (
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, Update
 from clusterspace.errors import MalformedSelector
+from clusterspace.fleet.propagation.placements.overrides import OVERRIDE_INDEXES, spec_of
 from clusterspace.fleet.propagation.placements.picking import Member, member_of
 from clusterspace.fleet.propagation.placements.rollout import snapshot_of
 from clusterspace.fleet.propagation.placements.selection import Selector, index_in, read_selectors
@@ -128,6 +131,10 @@ class PlacementController(Reconciler):
         )
         self._works = caches.informer(WORKS, indexes=PARENT_INDEX)
         self._clusters = caches.informer(CLUSTERS)
+        self._override_snapshots = tuple(
+            caches.informer(each, indexes=OVERRIDE_INDEXES)
+            for each in (CLUSTER_SNAPSHOTS, OVERRIDE_SNAPSHOTS)
+        )
         writer = PlacementWriter(hub, KnownFleetBindings(caches))
         self._writer = writer
         self._snapshots = ResourceSnapshots(hub, caches, writer)
@@ -162,6 +169,8 @@ class PlacementController(Reconciler):
             settle_seconds=SETTLE_SECONDS,
         )
         yield Watch(self._templates, to=self.placements_selecting, settle_seconds=SETTLE_SECONDS)
+        for snapshots in self._override_snapshots:
+            yield Watch(snapshots, to=self.placements_overridden, settle_seconds=SETTLE_SECONDS)
 
     async def reconcile(self, request: Request) -> Result:
         """Bring one placement to where it should be."""
@@ -317,6 +326,14 @@ class PlacementController(Reconciler):
             )
             if is_inside or is_selected:
                 yield Request(name)
+
+    def placements_overridden(self, update: Update) -> Iterable[Request]:
+        """Map a snapshot of an override to the placement it names; one that names none to all."""
+        states = (update.decode_before(), update.decode_after())
+        named = {find_at(spec_of(each), "placement", "name") for each in states if each is not None}
+        if None not in named:
+            return [request_for(str(name)) for name in sorted(named)]
+        return self.every_placement(update)
 
     def every_placement(self, _: Update) -> Iterable[Request]:
         """Map a change to all placements."""

@@ -43,6 +43,7 @@ from clusterspace.apis.works import (
 )
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.fleet.propagation.bindings import claim_of
+from clusterspace.fleet.propagation.placements.overrides import NO_OVERRIDES, ClusterOverrides
 from clusterspace.fleet.propagation.placements.picking import PickedCluster, Picking, Score
 from clusterspace.fleet.propagation.templates import Contents
 from clusterspace.kube.objects import (
@@ -161,10 +162,17 @@ def plan_bindings(
     return tuple(each for each in changes if each.after != each.before)
 
 
-def rolled_out(binding: Object, snapshot_name: str) -> Object:
-    """Return a binding by which its cluster is to have this resource snapshot."""
-    spec: Object = binding.get("spec") or {}
-    return {**binding, "spec": {**spec, "state": BOUND, "resourceSnapshotName": snapshot_name}}
+def rolled_out(
+    binding: Object, snapshot_name: str, overrides: ClusterOverrides = NO_OVERRIDES
+) -> Object:
+    """Return a binding by which its cluster is to have this resource snapshot, overridden so."""
+    named = ("clusterResourceOverrideSnapshots", "resourceOverrideSnapshots")
+    before: Object = binding.get("spec") or {}
+    spec = {key: each for key, each in before.items() if key not in named}
+    lists = (list(overrides.cluster_wide), overrides.resource_references)
+    given = {key: each for key, each in zip(named, lists, strict=True) if each}
+    rolled = {"state": BOUND, "resourceSnapshotName": snapshot_name, **given}
+    return {**binding, "spec": {**spec, **rolled}}
 
 
 def picked_again(binding: Object, picked: Mapping[str, Any], strategy: Object) -> Object:

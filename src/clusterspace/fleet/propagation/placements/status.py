@@ -22,6 +22,7 @@ from clusterspace.apis.fleet_placements import (
     generation_of,
 )
 from clusterspace.apis.works import ALREADY_EXISTS, APPLIED, UNHEALTHY, report_of
+from clusterspace.fleet.propagation.placements.overrides import NO_OVERRIDES, ClusterOverrides
 from clusterspace.fleet.propagation.placements.picking import Picking
 from clusterspace.fleet.propagation.templates import Contents
 from clusterspace.kube.conditions import (
@@ -42,6 +43,7 @@ AVAILABLE: Final = "Available"
 OVERRIDDEN: Final = "Overridden"
 WORK_SYNCHRONIZED: Final = "WorkSynchronized"
 NOT_TRACKABLE: Final = "NotAllWorkAreAvailabilityTrackable"
+OVERRIDDEN_SUCCEEDED: Final = "OverriddenSucceeded"
 NOT_SYNCED_YET: Final = "WorkNotSynchronizedYet"
 
 MOST_FAILED: Final = 100
@@ -128,6 +130,8 @@ class ClusterReport:
 
     objects: tuple[ObjectReport, ...]
     sync_problem: str = ""
+    override_problem: str = ""
+    """Why an object cannot be overridden as it is to be there."""
 
     @property
     def is_synced(self) -> bool:
@@ -160,6 +164,7 @@ def report_cluster(
     works: Mapping[ResourceIdentifier, Object],
     obstacles: Mapping[ResourceIdentifier, str],
     problems: Mapping[ResourceIdentifier, str],
+    override_problems: Mapping[ResourceIdentifier, str] | None = None,
 ) -> ClusterReport:
     """Sum up one cluster: what it is to have, its Works, and what stands in the way."""
     reports: list[ObjectReport] = []
@@ -169,8 +174,12 @@ def report_cluster(
             reports.append(ObjectReport(identity, True, FALSE, "FailedToTakeOver", message))
         else:
             reports.append(report_object(identity, state, works.get(identity)))
-    trouble = [problems[e.identity] for e in reports if not e.is_synced and e.identity in problems]
-    return ClusterReport(tuple(reports), trouble[0] if trouble else "")
+    waiting = [each.identity for each in reports if not each.is_synced]
+
+    def first_of(known: Mapping[ResourceIdentifier, str]) -> str:
+        return next((known[each] for each in waiting if each in known), "")
+
+    return ClusterReport(tuple(reports), first_of(problems), first_of(override_problems or {}))
 
 
 def report_object(
@@ -200,11 +209,17 @@ def report_object(
     return ObjectReport(identity, True, TRUE, "Applied", availability=availability)
 
 
-def cluster_conditions(report: ClusterReport, generation: int) -> tuple[Condition, ...]:
+def cluster_conditions(
+    report: ClusterReport, generation: int, overrides: ClusterOverrides = NO_OVERRIDES
+) -> tuple[Condition, ...]:
     """Return the conditions of a binding after its rollout began, up to the first not met."""
-    overridden = Condition(
-        OVERRIDDEN, TRUE, "NoOverrideSpecified", "there are no overrides", generation
-    )
+    if report.override_problem:
+        problem = report.override_problem
+        return (Condition(OVERRIDDEN, FALSE, "OverriddenFailed", problem, generation),)
+    reason, message = "NoOverrideSpecified", "there are no overrides"
+    if overrides.keys:
+        reason, message = OVERRIDDEN_SUCCEEDED, f"by {', '.join(overrides.keys)}"
+    overridden = Condition(OVERRIDDEN, TRUE, reason, message, generation)
     if not report.is_synced and report.sync_problem:
         problem = report.sync_problem
         synced = Condition(WORK_SYNCHRONIZED, FALSE, "SyncWorkFailed", problem, generation)
@@ -277,6 +292,7 @@ class ClusterView:
     conditions: tuple[Condition, ...]
     resource_index: str = ""
     failed: Sequence[Object] = ()
+    overrides: ClusterOverrides = NO_OVERRIDES
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +359,16 @@ def placement_conditions(summary: Summary, generation: int) -> Iterable[Conditio
         return
     for kind in _CHAIN:
         condition = over_all_clusters(kind, summary.clusters, generation)
+        if kind == ROLLOUT_STARTED and condition.status != TRUE:
+            # Clusters wait for others, and why those do not get on is said of them alone.
+            stuck = [
+                f"{view.cluster} is not {each.type}: {each.message}"
+                for view in summary.clusters
+                for each in view.conditions
+                if each.type != ROLLOUT_STARTED and each.status == FALSE
+            ]
+            message = "; ".join((condition.message, *stuck[:_MOST_NAMED]))
+            condition = replace(condition, message=message)
         yield _prefixed(condition)
         if condition.status != TRUE:
             return
@@ -358,6 +384,8 @@ def over_all_clusters(kind: str, clusters: Sequence[ClusterView], generation: in
     worst = next((s for s in (FALSE, UNKNOWN) if s in statuses.values()), TRUE)
     reason = _REASONS[kind][worst]
     if worst == TRUE:
+        if any(each is not None and each.reason == OVERRIDDEN_SUCCEEDED for each in found.values()):
+            reason = OVERRIDDEN_SUCCEEDED
         where = "on its cluster" if len(clusters) == 1 else f"on all {len(clusters)} clusters"
         return Condition(kind, TRUE, reason, where, generation)
     short = [name for name, status in statuses.items() if status == worst]
@@ -386,6 +414,8 @@ def cluster_statuses(before: Object, summary: Summary, generation: int, now: flo
         status: Object = {
             "clusterName": view.cluster,
             "observedResourceIndex": view.resource_index,
+            "applicableClusterResourceOverrides": list(view.overrides.cluster_wide),
+            "applicableResourceOverrides": view.overrides.resource_references,
             "conditions": exactly(shown, conditions, now),
             "failedPlacements": list(view.failed),
         }

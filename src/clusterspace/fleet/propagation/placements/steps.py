@@ -42,7 +42,15 @@ from clusterspace.client.resources import Client, DeleteOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.informers import HubCaches, OwnWrites
 from clusterspace.errors import AlreadyExists, Conflict, MalformedSelector, NotFound
-from clusterspace.fleet.propagation.bindings import WORKS_WRITTEN, permanent_id
+from clusterspace.fleet.propagation.bindings import OVERRIDE_FAILED, WORKS_WRITTEN, permanent_id
+from clusterspace.fleet.propagation.placements.overrides import (
+    ClusterOverrides,
+    KnownOverrides,
+    overridden_contents,
+    overrides_of,
+    plan_overrides,
+    relevant_overrides,
+)
 from clusterspace.fleet.propagation.placements.picking import (
     Fleet,
     KnownMembers,
@@ -357,6 +365,13 @@ class _Observed:
     obstacles: Mapping[ResourceIdentifier, str]
     problems: Mapping[ResourceIdentifier, str]
     """Why the engine cannot hand objects to clusters, as it notes on its bindings."""
+    overrides: KnownOverrides
+    labels: Mapping[str, Mapping[str, str]]
+    """Of clusters, by which overrides are for them."""
+    latest_snapshots: Sequence[Object]
+    """Of the overrides that are about something of this placement."""
+    override_problems: Mapping[ResourceIdentifier, str]
+    """Why overrides cannot be applied, each cluster named."""
     ended: frozenset[str] = frozenset()
     """Namespaces in older snapshots that were deleted: nothing of them can be handed over."""
 
@@ -370,7 +385,27 @@ class _Observed:
         if not was_bound(binding):
             return _EMPTY
         index = index_in(snapshot_of(binding))
-        return None if index is None else self.resources.contents.get(index)
+        contents = None if index is None else self.resources.contents.get(index)
+        overrides = overrides_of(binding)
+        if contents is None or not overrides.keys:
+            return contents
+        snapshots = self.overrides.find_all(overrides.keys)
+        if snapshots is None:
+            return None
+        return overridden_contents(contents, snapshots, self.labels_of(binding))
+
+    def labels_of(self, binding: Object) -> Mapping[str, str]:
+        """Return the labels of the binding's cluster."""
+        return self.labels.get(cluster_of(binding), {})
+
+    def latest_overrides(self, binding: Object) -> ClusterOverrides:
+        """Return the overrides that the binding's cluster would have if it were rolled out now."""
+        return plan_overrides(self.latest_snapshots, self.labels_of(binding))
+
+    def is_latest(self, binding: Object) -> bool:
+        """Whether the binding's cluster is to have the newest state of everything."""
+        is_newest = snapshot_of(binding) == self.latest_snapshot
+        return is_newest and overrides_of(binding) == self.latest_overrides(binding)
 
     def is_lost(self, identity: ResourceIdentifier) -> bool:
         """Whether an object went with its namespace, and is only in an older snapshot any more."""
@@ -380,7 +415,9 @@ class _Observed:
         """Return the report about the binding's cluster."""
         works = self.works.get(cluster_of(binding), {})
         desired = self.contents_of(binding) or _EMPTY
-        return report_cluster(desired, works, self.obstacles, self.problems)
+        own = f"{cluster_of(binding)}: "
+        failed = {key: each for key, each in self.override_problems.items() if own in each}
+        return report_cluster(desired, works, self.obstacles, self.problems, failed)
 
 
 class Rollout:
@@ -399,12 +436,14 @@ class Rollout:
         self._bindings = caches.informer(RESOURCE_BINDINGS, indexes=PARENT_INDEX)
         self._cluster_bindings = caches.informer(CLUSTER_RESOURCE_BINDINGS, indexes=PARENT_INDEX)
         self._works = caches.informer(WORKS, indexes=PARENT_INDEX)
+        self._overrides = caches.shared(KnownOverrides)
 
     async def roll(
         self, placement: Object, choice: Choice, resources: SelectedResources
     ) -> RolledOut:
         """Take the steps that may be taken now, and report how far every cluster is."""
-        observed = self._observe(placement, resources)
+        labels = {name: each.labels for name, each in choice.members.items()}
+        observed = self._observe(placement, resources, labels)
         older = {
             each.namespace
             for binding in choice.bindings.values()
@@ -421,7 +460,8 @@ class Rollout:
             await self._writer.remove(FLEET_BINDINGS, bindings.pop(cluster))
         for cluster in steps.forward:
             before = bindings[cluster]
-            after = rolled_out(before, observed.latest_snapshot)
+            overrides = observed.latest_overrides(before)
+            after = rolled_out(before, observed.latest_snapshot, overrides)
             bindings[cluster] = await self._writer.change(FLEET_BINDINGS, before, after)
         # Killed here, the bindings say what each cluster is to have and the engine does not know.
         # The next attempt hands over by the bindings, so nothing is rolled out twice or skipped.
@@ -440,7 +480,12 @@ class Rollout:
                 waits.append(since + period - now)
         return RolledOut(tuple(views), min(waits, default=None))
 
-    def _observe(self, placement: Object, resources: SelectedResources) -> _Observed:
+    def _observe(
+        self,
+        placement: Object,
+        resources: SelectedResources,
+        labels: Mapping[str, Mapping[str, str]],
+    ) -> _Observed:
         works: dict[str, dict[ResourceIdentifier, Object]] = {}
         for work in self._works.cache.objects_at(BY_PARENT, name_of(placement)):
             for manifest in manifests_of(work):
@@ -452,14 +497,27 @@ class Rollout:
             if obstacle is not None:
                 obstacles[obstacle.identity] = obstacle.message
         problems: dict[ResourceIdentifier, str] = {}
+        override_problems: dict[ResourceIdentifier, str] = {}
         for binding in self._engine_bindings(placement):
             conditions = find_at(binding, "status", "conditions")
             condition = find_condition(conditions, WORKS_WRITTEN) or {}
             if condition.get("status") == FALSE:
                 reference: Object = find_at(binding, "spec", "resource") or {}
                 about = identity_of({**reference, "metadata": reference})
-                problems[about] = str(condition.get("message"))
-        return _Observed(placement, resources, works, obstacles, problems)
+                is_override = condition.get("reason") == OVERRIDE_FAILED
+                known = override_problems if is_override else problems
+                known[about] = str(condition.get("message"))
+        return _Observed(
+            placement,
+            resources,
+            works,
+            obstacles,
+            problems,
+            self._overrides,
+            labels,
+            relevant_overrides(name_of(placement), resources.latest, self._overrides.latest()),
+            override_problems,
+        )
 
     def _engine_bindings(self, placement: Object) -> list[Object]:
         informers = (self._bindings, self._cluster_bindings)
@@ -488,12 +546,13 @@ class Rollout:
         # What went with its namespace comes back nowhere: a cluster that is to have it would wait
         # for ever to be ready, and the others for it.
         has_lost = any(map(observed.is_lost, observed.contents_of(binding) or _EMPTY))
-        has_failed = bool(report.failed or report.sync_problem) or is_useless or has_lost
+        is_refused = bool(report.failed or report.sync_problem or report.override_problem)
+        has_failed = is_refused or is_useless or has_lost
         member = choice.members.get(cluster_of(binding))
         return ClusterProgress(
             cluster=cluster_of(binding),
             state=state_of(binding),
-            is_latest=is_known and snapshot_of(binding) == observed.latest_snapshot,
+            is_latest=is_known and observed.is_latest(binding),
             is_ready=is_ready,
             has_failed=has_failed or not is_known,
             is_gone=member is None or member.is_leaving,
@@ -559,6 +618,7 @@ class Rollout:
     async def _report(self, observed: _Observed, binding: Object, steps: Steps) -> ClusterView:
         """Write on a binding how far its cluster is."""
         report, generation = observed.report(binding), generation_of(binding)
+        overrides = overrides_of(binding)
         is_started = cluster_of(binding) not in steps.blocked and was_bound(binding)
         started = Condition(
             ROLLOUT_STARTED,
@@ -569,7 +629,7 @@ class Rollout:
         )
         conditions: Sequence[Condition] = (
             started,
-            *(cluster_conditions(report, generation) if was_bound(binding) else ()),
+            *(cluster_conditions(report, generation, overrides) if was_bound(binding) else ()),
         )
         now = self._clock.now()
         before: Object = binding.get("status") or {}
@@ -580,8 +640,9 @@ class Rollout:
         status: Object = {"conditions": shown, **({"failedPlacements": failed} if failed else {})}
         await self._writer.change(FLEET_BINDINGS, binding, {**binding, "status": status})
         index = index_in(snapshot_of(binding))
+        observed_index = "" if index is None else str(index)
         return ClusterView(
-            cluster_of(binding), tuple(conditions), "" if index is None else str(index), failed
+            cluster_of(binding), tuple(conditions), observed_index, failed, overrides
         )
 
 

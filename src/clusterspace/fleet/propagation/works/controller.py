@@ -21,6 +21,7 @@ from clusterspace.apis.clusters import (
     WORKS,
     conditions_of,
 )
+from clusterspace.apis.fleet_placements import hashes_of, is_placed
 from clusterspace.apis.policies import CLUSTER_OVERRIDE_POLICIES, OVERRIDE_POLICIES, selectors_of
 from clusterspace.apis.works import (
     CLUSTER_RESOURCE_BINDINGS,
@@ -53,8 +54,14 @@ from clusterspace.errors import (
     OverrideFailed,
     StaysHome,
 )
-from clusterspace.fleet.propagation.bindings import WORKS_WRITTEN, kept_clusters, targets_of
+from clusterspace.fleet.propagation.bindings import (
+    OVERRIDE_FAILED,
+    WORKS_WRITTEN,
+    kept_clusters,
+    targets_of,
+)
 from clusterspace.fleet.propagation.overrides import OverridePolicies
+from clusterspace.fleet.propagation.placements.overrides import KnownOverrides
 from clusterspace.fleet.propagation.scheduler.filters import KnownClusters, has_new_traits
 from clusterspace.fleet.propagation.templates import (
     TemplateInformers,
@@ -63,7 +70,6 @@ from clusterspace.fleet.propagation.templates import (
     is_older,
 )
 from clusterspace.fleet.propagation.works.rendering import (
-    OVERRIDE_FAILED,
     STAYS_HOME,
     SYNC_FAILED,
     WORK_INDEXES,
@@ -152,6 +158,7 @@ class BindingWorks(Reconciler):
         self._known = caches.shared(KnownWorks)
         self._templates = TemplateStates(hub, caches)
         self._known_templates = caches.shared(TemplateInformers)
+        self._placed_overrides = caches.shared(KnownOverrides)
         self._writer = WorkWriter(hub, self._known)
 
     def watches(self) -> Iterable[Watch]:
@@ -277,6 +284,9 @@ class BindingWorks(Reconciler):
                 continue  # its Works are being withdrawn, and nothing new goes there
             try:
                 state = self._templates.state_for(binding, template, target.name)
+                if is_placed(binding):
+                    wanted = hashes_of(binding).get(target.name, "")
+                    state = self._placed_overrides.override(state, wanted, cluster.traits)
                 outline = outline_for_binding(binding, state, target, cluster.traits, policies)
             except OverrideFailed as error:
                 failures.append(Failure(target.name, OVERRIDE_FAILED, str(error)))

@@ -352,7 +352,6 @@ def plan_farewell(work: Object, *, is_preserved: bool, is_asked: bool = False) -
 # What the hub refuses is returned as a Failure, one cluster at a time, and not raised.
 
 
-OVERRIDE_FAILED: Final = "ApplyOverridePolicyFailed"
 STAYS_HOME: Final = "PropagationForbidden"
 SYNC_FAILED: Final = "SyncWorkFailed"
 """Why a cluster lacks its Work, as conditions and events say it."""
