@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -41,6 +42,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 MAPS = "/api/v1/namespaces/shop/configmaps"
 SHOP = ResourcePath(CONFIG_MAPS, "shop")
 JANE = "jane-token"
+METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 _names = (f"map-{number}" for number in count())
 
 
@@ -332,3 +334,51 @@ async def test_versions_that_go_back_and_forth_are_told_as_they_come(north: Nort
                 await each.until_told(("ADDED", "v45.clusterspace.odd"))
 
     assert first.told == second.told == [("ADDED", f"v{each}.clusterspace.odd") for each in told]
+
+
+@pytest.mark.slow
+async def test_a_kube_apiserver_says_who_may_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(shared_watches, "REVIEWED_SECONDS", 0.0)
+    async with fleet_site(tmp_path, members=(), federation=False) as site:
+        south = site.members["south"] = await site.fleet.add_kubernetes("south")
+        await site.fleet.join("south", south)
+        await site.wait_for("south")
+        await south.client.create(ResourcePath(NAMESPACES), namespace("shop"))
+        await grant(site.hub, "jane", reaching(), "jane")
+        await grant(south, "jane", using("configmaps"), "jane")
+
+        async def may_list() -> bool:
+            return (await site.ask("GET", MAPS, token=JANE)).code == 200
+
+        await until(may_list)
+        listed = await site.ask("GET", MAPS, token=JANE, headers=(("accept", METADATA),))
+        version = listed.body["metadata"]["resourceVersion"]
+        watches = site.running.fleet.watches
+
+        def watch() -> AbstractAsyncContextManager[Watching]:
+            path = f"{MAPS}?watch=1&resourceVersion={version}"
+            return watching(site.connection(JANE), path)
+
+        async with watch() as first:
+            for name in ("s1", "s2"):
+                made = config_map(name, {"k": name}, namespace="shop")
+                await south.client.create(SHOP, made)
+            await first.until_told(("ADDED", "s2.clusterspace.south"))
+            async with watch() as second:
+                await second.until_told(("ADDED", "s2.clusterspace.south"))
+                shared = len(watches)
+            binding = manifests.role_binding_path("jane")
+            held = await south.client.get(binding)
+            await south.client.delete(binding, DeleteOptions(uid_of(held)))
+
+            async def is_refused() -> bool:
+                return not await may_list()
+
+            await until(is_refused)
+            async with watch() as third:
+                await third.until(lambda each: each.is_over)
+
+    assert listed.body["kind"] == "PartialObjectMetadataList"
+    assert shared == 1
+    assert second.told == first.told
+    assert (third.told, third.events[-1]["object"]["code"]) == ([], 410)

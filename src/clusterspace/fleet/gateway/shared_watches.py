@@ -47,7 +47,7 @@ _MOST_RECENT: Final = 128
 _MOST_RECENT_BYTES: Final = 256 * 1024
 """What is kept for who comes late: seconds of a busy collection, between a list and its watch."""
 _MOST_KEPT_BYTES: Final = 32 * 1024 * 1024
-"""The same of all watches together."""
+"""The same of all watches together, as they came: what is made of them takes as much again."""
 _ENOUGH, _ENOUGH_BYTES = 64, 512 * 1024
 """With this much waiting for every subscriber, nothing more is read."""
 _TOO_MANY, _TOO_MANY_BYTES = 1024, 4 * 1024 * 1024
