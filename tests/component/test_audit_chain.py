@@ -375,6 +375,7 @@ async def test_events_are_written_in_the_order_they_came_however_many_come(tmp_p
 
     assert [name for file in files_of(log) for name in names_in(file)] == names
     verification = verify(log, files_of(log))
+    assert verification.last is not None
     assert (verification.findings, verification.last.sequence) == ([], 3000)
 
 

@@ -137,6 +137,8 @@ class Audit:
                 answer = Response(refused.code, (), body)
             raise
         except asyncio.CancelledError:
+            if started:
+                status["code"] = started[0]  # whoever listened has hung up: the answer stands
             raise
         except Exception as bug:
             if not (isinstance(bug, ConnectionError) and context.request.is_disconnected):
