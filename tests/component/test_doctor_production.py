@@ -5,17 +5,19 @@ import json
 import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from tests.component.gateway.fleet_site import fleet_site
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.cli.main import main
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
-from clusterspace.client.settings import AuthInfo, ConnectionSettings
+from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trust
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.clients import hub_settings, open_client
@@ -26,6 +28,7 @@ from clusterspace.roots.local.production import (
     examine_backups,
     examine_files,
     examine_flags,
+    examine_fleet_flags,
     examine_production,
 )
 from clusterspace.roots.settings import HubSettings
@@ -68,6 +71,73 @@ def test_a_setting_that_is_missing_is_found_and_one_that_is_there_is_not(
 
     assert {k: v for k, v in states(found).items() if v != "ok"} == {subject: state}
     assert all(each.advice for each in found if each.severity is not Severity.OK)
+
+
+FLEET_WELL = {
+    "audit-policy-file": "policy.yaml",
+    "audit-log-key-file": "keys",
+    "enable-priority-and-fairness": "true",
+    "host": "10.0.0.7",
+    "impersonate-masters": "false",
+    "bulk-delete-members": "false",
+    "insecure-skip-tls-verify": "false",
+}
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "subject", "state"),
+    [
+        ("audit-policy-file", "", "fleet audit policy", "bad"),
+        ("audit-log-key-file", "", "fleet audit log", "bad"),
+        ("enable-priority-and-fairness", "false", "fleet fairness", "bad"),
+        ("host", "::", "fleet addresses", "bad"),
+        ("allow-member-cidrs", "127.0.0.0/8", "fleet addresses", "warning"),
+        ("impersonate-masters", "true", "fleet masters", "warning"),
+        ("bulk-delete-members", "true", "fleet deletes", "warning"),
+        ("insecure-skip-tls-verify", "true", "fleet hub", "bad"),
+    ],
+)
+def test_a_setting_of_the_fleet_address_that_is_missing_is_found(
+    flag: str, value: str, subject: str, state: str
+) -> None:
+    assert set(states(list(examine_fleet_flags(FLEET_WELL))).values()) == {"ok"}
+
+    found = list(examine_fleet_flags({**FLEET_WELL, flag: value}))
+
+    assert {k: v for k, v in states(found).items() if v != "ok"} == {subject: state}
+    for each in found:
+        assert each.severity is Severity.OK or each.advice
+        assert "clusterspace hub" not in each.advice, "it is the other server that is to be mended"
+
+
+async def test_the_fleet_address_is_asked_for_its_own_settings(tmp_path: Path) -> None:
+    async with fleet_site(tmp_path, members=()) as site:
+        authority = Trust(Pem((tmp_path / site.data_name / "pki" / "ca.crt").read_bytes()))
+        hub = site.hub.settings
+        root, jane = (
+            ConnectionSettings("fleet", site.url, authority, AuthInfo(token=f"{who}-token"))
+            for who in ("root", "jane")
+        )
+        async with (
+            open_client(replace(hub, identity=AuthInfo(token="root-token"))) as at_hub,
+            open_client(root) as at_fleet,
+            open_client(jane) as stranger,
+        ):
+            files = ProductionFiles()
+            found = [e async for e in examine_production(at_hub, files, SystemClock(), at_fleet)]
+            refused = [e async for e in examine_production(at_hub, files, SystemClock(), stranger)]
+            unseen = [e async for e in examine_production(at_hub, files, SystemClock())]
+
+    said = {each.subject: each for each in found}
+    assert said["fleet audit policy"].severity is Severity.BAD
+    assert "clusterspace fleet --audit-policy-file" in said["fleet audit policy"].advice
+    assert said["fleet masters"].severity is Severity.WARNING, "the site has masters travel"
+    assert said["fleet hub"].severity is Severity.OK
+    (fleet,) = (each for each in refused if each.subject.startswith("fleet"))
+    assert fleet.severity is Severity.BAD
+    assert "forbidden" in fleet.seen
+    (fleet,) = (each for each in unseen if each.subject.startswith("fleet"))
+    assert fleet.severity is Severity.WARNING
 
 
 def test_files_that_others_read_are_found_until_they_cannot(tmp_path: Path) -> None:

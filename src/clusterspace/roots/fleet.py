@@ -12,6 +12,7 @@ import structlog
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor, keep_all, report
 from clusterspace.apis.tunnels import TunnelServer
+from clusterspace.apiserver.flagz import Flagz
 from clusterspace.apiserver.http.agent_tunnels import AgentTunnels
 from clusterspace.apiserver.http.users import CertificateLogin
 from clusterspace.apiserver.identity.credentials_in_use import CredentialsInUse
@@ -92,7 +93,11 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         directory = Directory(hub, members, partial(view_settings, rules), tunnels)
         fleet = build_fleet(settings, hub, directory, clock)
         await stack.enter_async_context(fleet.watches)
-        documents = Documents(clock, seconds_each=settings.limits.document_seconds)
+        documents = Documents(
+            clock,
+            seconds_each=settings.limits.document_seconds,
+            flagz=Flagz(settings.flags()),
+        )
         audit = stack.enter_context(open_audit(settings, installation.audit_file, clock))
         rights = HubRights(hub)
         # Nobody can be let in before the hub has said whose certificates count.

@@ -105,6 +105,21 @@ class ServerSettings:
         before = urlsplit(f"//{self.endpoint}").hostname
         return (self.host, *self.server_names, *((before,) if before else ()))
 
+    def flags(self) -> dict[str, str]:
+        """Return what `/flagz` shows: what a review asks for, by the names of the flags."""
+        files = {
+            "audit-log-key-file": self.audit_key_file,
+            "audit-policy-file": self.audit_policy_file,
+        }
+        fair = self.requests.priority_and_fairness
+        return {
+            **{name: "" if file is None else str(file) for name, file in files.items()},
+            "allow-member-cidrs": ",".join(map(str, self.member_cidrs)),
+            "enable-priority-and-fairness": "true" if fair else "false",
+            "host": self.host,
+            "impersonate-masters": "true" if self.identities.passes_masters else "false",
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class HubSettings(ServerSettings):
@@ -124,21 +139,16 @@ class HubSettings(ServerSettings):
     """Versions of built-in groups that are served only on demand, written `group/version`."""
 
     def flags(self) -> dict[str, str]:
-        """Return what `/flagz` shows: what a review asks for, by the names of the flags."""
+        """Return what `/flagz` shows of a hub."""
         files = {
-            "audit-log-key-file": self.audit_key_file,
-            "audit-policy-file": self.audit_policy_file,
             "authentication-config": self.authentication_file,
             "encryption-provider-config": self.encryption_file,
             "token-auth-file": self.token_auth_file,
         }
-        fair = self.requests.priority_and_fairness
         return {
+            **ServerSettings.flags(self),
             **{name: "" if file is None else str(file) for name, file in files.items()},
-            "allow-member-cidrs": ",".join(map(str, self.member_cidrs)),
-            "enable-priority-and-fairness": "true" if fair else "false",
             "etcd-servers": "" if self.etcd is None else "given",
-            "host": self.host,
             "store": self.store,
         }
 
@@ -158,6 +168,14 @@ class FleetSettings(ServerSettings):
     """Reads `hub` again from where it came from, if it came from a file."""
     advertised_url: str = ""
     """Where agents of Pull clusters reach this server, when it is not where it listens."""
+
+    def flags(self) -> dict[str, str]:
+        """Return what `/flagz` shows of a fleet API server."""
+        return {
+            **ServerSettings.flags(self),
+            "bulk-delete-members": "true" if self.bulk_delete_members else "false",
+            "insecure-skip-tls-verify": "true" if self.hub.trust.skips_verification else "false",
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """`clusterspace status` and `doctor`: how a fleet is, on this machine or elsewhere."""
 
 import os
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,10 @@ from clusterspace.cli.output import (
 )
 from clusterspace.cli.running import run
 from clusterspace.cli.settings import given_setting
+from clusterspace.errors import UnusableKubeconfig
 
 if TYPE_CHECKING:
+    from clusterspace.client.settings import ConnectionSettings
     from clusterspace.roots.local.doctor import Finding
     from clusterspace.roots.local.files import LocalFiles
     from clusterspace.roots.local.parts import FleetReport, Whereabouts
@@ -96,7 +99,7 @@ def _listing(report: "FleetReport") -> Listing:
 @click.option(
     "--production",
     is_flag=True,
-    help="Look at what a review for production would ask of the hub instead.",
+    help="Look at what a review for production would ask of hub and fleet address instead.",
 )
 @click.option(
     "--backups",
@@ -112,8 +115,8 @@ def doctor(
     Looks at this machine, asks every part that the data directory, KUBECONFIG or the settings
     name, and looks at every cluster. Ends with 1 when something is bad, or could not be asked.
 
-    With --production it looks at how safe the hub is: each line says what is missing, and the
-    command that mends it. It ends with 1 until nothing is.
+    With --production it looks at how safe hub and fleet address are: each line says what is
+    missing, and the command that mends it. It ends with 1 until nothing is.
 
     \b
     Examples:
@@ -165,13 +168,16 @@ def _show_production(
     if kubeconfig is None and here and not os.environ.get("KUBECONFIG"):
         kubeconfig = Installation(here[0]).kubeconfig
     settings = hub_settings(kubeconfig, hub.context)
+    fleet = _fleet_beside(files, hub)
     looked_at = ProductionFiles(
         data_dir=here[0] if here else None, backups=backups or files.directory / "backups"
     )
 
     async def work() -> "list[Finding]":
-        async with open_client(settings) as client:
-            found = examine_production(client, looked_at, SystemClock())
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(open_client(settings))
+            at_fleet = await stack.enter_async_context(open_client(fleet)) if fleet else None
+            found = examine_production(client, looked_at, SystemClock(), at_fleet)
             return [each async for each in found]
 
     findings = run(work)
@@ -189,6 +195,22 @@ def _show_production(
         click.echo(f"{len(missing)} of {len(findings)} are missing." if missing else "All is well.")
     if missing:
         raise SystemExit(ExitCode.FAILED)
+
+
+def _fleet_beside(files: "LocalFiles", hub: HubOptions) -> "ConnectionSettings | None":
+    """Return how the fleet address is reached, if a kubeconfig that is known names it."""
+    from clusterspace.roots.clients import hub_settings
+    from clusterspace.roots.kubeconfigs import FLEET_CONTEXT
+
+    kubeconfig = hub.kubeconfig
+    if kubeconfig is None and not os.environ.get("KUBECONFIG"):
+        if not files.kubeconfig.exists():
+            return None
+        kubeconfig = files.kubeconfig
+    try:
+        return hub_settings(kubeconfig, FLEET_CONTEXT)
+    except UnusableKubeconfig:
+        return None
 
 
 def _print_finding(finding: "Finding") -> None:

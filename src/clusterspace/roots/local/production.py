@@ -1,13 +1,13 @@
-"""What stands between a hub and production: looked at in order, each with what mends it.
+"""What stands between a control plane and production: in order, each with what mends it.
 
-Settings are asked of the hub itself (`/flagz`), objects of its API; files are looked at where they
-are on this machine. Nothing is changed, and nothing is believed that could not be seen: what cannot
-be asked is a finding, too.
+Settings are asked of hub and fleet API server themselves (`/flagz`), objects of the hub; files are
+looked at where they are on this machine. Nothing is changed, and nothing is believed that could
+not be seen: what cannot be asked is a finding, too.
 """
 
 import time
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Final, cast
@@ -59,20 +59,32 @@ class ProductionFiles:
 
 
 async def examine_production(
-    hub: ClusterClient, files: ProductionFiles, clock: Clock
+    hub: ClusterClient, files: ProductionFiles, clock: Clock, fleet: ClusterClient | None = None
 ) -> AsyncGenerator[Finding]:
-    """Look at everything a review would ask for, and yield what was found."""
+    """Look at everything a review would ask for, and yield what was found.
+
+    `fleet` asks the fleet API server, where one is known.
+    """
     flags: dict[str, str] = {}
     try:
-        answer = await hub.connection.ask(ApiRequest("GET", flagz.PATH))
-        flags = flagz.read_flags(answer.body.decode())
-    except ApiError as error:
-        seen = f"could not be asked for at {flagz.PATH}: {error.message}"
-        advice = "run it with the kubeconfig of an administrator of the hub"
-        yield Finding("settings", Severity.BAD, seen, advice)
-    if flags:
+        flags = await _flags(hub)
         for finding in examine_flags(flags):
             yield finding
+    except ClusterspaceError as error:
+        seen = f"could not be asked for at {flagz.PATH}: {error}"
+        advice = "run it with the kubeconfig of an administrator of the hub"
+        yield Finding("settings", Severity.BAD, seen, advice)
+    if fleet is None:
+        seen = "was not looked at: no kubeconfig here says where it is"
+        advice = "clusterspace doctor --production --kubeconfig FILE, with a context `fleet`"
+        yield Finding("fleet", Severity.WARNING, seen, advice)
+    else:
+        try:
+            for finding in examine_fleet_flags(await _flags(fleet)):
+                yield finding
+        except ClusterspaceError as error:
+            seen = f"its settings could not be asked for at {flagz.PATH}: {error}"
+            yield Finding("fleet", Severity.BAD, seen, "clusterspace status")
     for examine in (_tokens, _roles, _bindings, _webhooks, _namespaces, _whoami):
         try:
             async for finding in examine(hub):
@@ -88,6 +100,12 @@ async def examine_production(
         yield finding
     for finding in _certificates(hub, files, clock):
         yield finding
+
+
+async def _flags(server: ClusterClient) -> dict[str, str]:
+    """Ask a server what it was started with."""
+    answer = await server.connection.ask(ApiRequest("GET", flagz.PATH))
+    return flagz.read_flags(answer.body.decode())
 
 
 def _judged(subject: str, bad: Iterable[str], seen: str, well: str, advice: str) -> Finding:
@@ -107,39 +125,70 @@ def examine_flags(flags: Mapping[str, str]) -> Iterator[Finding]:
     else:
         advice = "clusterspace hub --encryption-provider-config FILE; clusterspace store rewrite"
         yield Finding("encryption", Severity.BAD, "Secrets lie in the store as they came", advice)
-    if flags.get("audit-policy-file"):
-        yield Finding("audit policy", Severity.OK, "a policy of yours says what is audited")
-    else:
-        advice = "clusterspace audit policy > FILE; clusterspace hub --audit-policy-file FILE"
-        seen = "nobody has reviewed what is audited: it is the default"
-        yield Finding("audit policy", Severity.BAD, seen, advice)
-    if flags.get("audit-log-key-file"):
-        yield Finding("audit log", Severity.OK, "its chain needs a key")
-    else:
-        advice = "openssl rand -hex 32 > FILE; clusterspace hub --audit-log-key-file FILE"
-        seen = "whoever can write the file can write all of it anew"
-        yield Finding("audit log", Severity.BAD, seen, advice)
-    if flags.get("enable-priority-and-fairness", "true") == "true":
-        yield Finding("fairness", Severity.OK, "FlowSchemas say who gets which share")
-    else:
-        advice = "clusterspace hub --enable-priority-and-fairness"
-        yield Finding("fairness", Severity.BAD, "one user can take half of all requests", advice)
-    host = flags.get("host", "127.0.0.1")
-    if host in _ANYWHERE:
-        seen, advice = "the hub listens on every address", "clusterspace hub --host ADDRESS"
-        yield Finding("addresses", Severity.BAD, seen, advice)
-    elif cidrs := flags.get("allow-member-cidrs"):
-        advice = "clusterspace hub, without --allow-member-cidrs"
-        seen = f"who writes Clusters may have {cidrs} asked, which may be this machine"
-        yield Finding("addresses", Severity.WARNING, seen, advice)
-    else:
-        yield Finding("addresses", Severity.OK, f"the hub listens on {host}")
+    yield from _examine_server(flags, "hub")
     if flags.get("token-auth-file"):
         advice = "clusterspace hub, without --token-auth-file; kubectl create token ACCOUNT"
         seen = "there is a file of tokens that never end"
         yield Finding("static tokens", Severity.BAD, seen, advice)
     else:
         yield Finding("static tokens", Severity.OK, "there is no file of them")
+
+
+def examine_fleet_flags(flags: Mapping[str, str]) -> Iterator[Finding]:
+    """Look at what the fleet API server was started with; each subject begins with `fleet`."""
+    for finding in _examine_server(flags, "fleet"):
+        yield replace(finding, subject=f"fleet {finding.subject}")
+    if flags.get("insecure-skip-tls-verify") == "true":
+        seen = "it believes whoever answers at the hub's address"
+        advice = "give it a kubeconfig with certificate-authority-data: clusterspace certs"
+        yield Finding("fleet hub", Severity.BAD, seen, advice)
+    else:
+        yield Finding("fleet hub", Severity.OK, "it knows the hub by its certificate")
+    if flags.get("impersonate-masters") == "true":
+        seen = "administrators of the hub are administrators of every member"
+        advice = "clusterspace fleet, without --impersonate-masters"
+        yield Finding("fleet masters", Severity.WARNING, seen, advice)
+    else:
+        seen = "administrators of the hub have on members what members give them"
+        yield Finding("fleet masters", Severity.OK, seen)
+    if flags.get("bulk-delete-members") == "true":
+        seen = "one `kubectl delete --all` without a cluster deletes in all of them"
+        advice = "clusterspace fleet --bulk-delete-members false"
+        yield Finding("fleet deletes", Severity.WARNING, seen, advice)
+    else:
+        seen = "deleting many objects takes the name of a cluster"
+        yield Finding("fleet deletes", Severity.OK, seen)
+
+
+def _examine_server(flags: Mapping[str, str], server: str) -> Iterator[Finding]:
+    """Look at what hub and fleet API server have in common."""
+    if flags.get("audit-policy-file"):
+        yield Finding("audit policy", Severity.OK, "a policy of yours says what is audited")
+    else:
+        advice = f"clusterspace audit policy > FILE; clusterspace {server} --audit-policy-file FILE"
+        seen = "nobody has reviewed what is audited: it is the default"
+        yield Finding("audit policy", Severity.BAD, seen, advice)
+    if flags.get("audit-log-key-file"):
+        yield Finding("audit log", Severity.OK, "its chain needs a key")
+    else:
+        advice = f"openssl rand -hex 32 > FILE; clusterspace {server} --audit-log-key-file FILE"
+        seen = "whoever can write the file can write all of it anew"
+        yield Finding("audit log", Severity.BAD, seen, advice)
+    if flags.get("enable-priority-and-fairness", "true") == "true":
+        yield Finding("fairness", Severity.OK, "FlowSchemas say who gets which share")
+    else:
+        advice = f"clusterspace {server} --enable-priority-and-fairness"
+        yield Finding("fairness", Severity.BAD, "one user can take half of all requests", advice)
+    host = flags.get("host", "127.0.0.1")
+    if host in _ANYWHERE:
+        seen, advice = "it listens on every address", f"clusterspace {server} --host ADDRESS"
+        yield Finding("addresses", Severity.BAD, seen, advice)
+    elif cidrs := flags.get("allow-member-cidrs"):
+        advice = f"clusterspace {server}, without --allow-member-cidrs"
+        seen = f"who writes Clusters may have {cidrs} asked, which may be this machine"
+        yield Finding("addresses", Severity.WARNING, seen, advice)
+    else:
+        yield Finding("addresses", Severity.OK, f"it listens on {host}")
 
 
 async def _tokens(hub: ClusterClient) -> AsyncGenerator[Finding]:

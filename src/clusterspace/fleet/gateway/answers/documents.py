@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.apiserver.flagz import Flagz
 from clusterspace.apiserver.http.context import RequestContext, headers_for
 from clusterspace.apiserver.http.guards import refusal
 from clusterspace.apiserver.http.messages import Response
@@ -130,7 +131,8 @@ def _document(path: str) -> Callable[[Connection], Awaitable[Object]]:
 class Documents:
     """Answers what names no resource."""
 
-    def __init__(self, clock: Clock, *, seconds_each: float) -> None:
+    def __init__(self, clock: Clock, *, seconds_each: float, flagz: Flagz | None = None) -> None:
+        self._flagz = flagz or Flagz({})
         self.is_ready = False
         """Whether /readyz says yes."""
         self._discoveries: WeakKeyDictionary[Connection, Discovery] = WeakKeyDictionary()
@@ -159,6 +161,8 @@ class Documents:
             raise refusal(http.user, info, decision.reason)
         if info.path == "/metrics":
             return Response(200, headers_for(http, metrics.CONTENT_TYPE), metrics.render())
+        if settings := self._flagz.answer(http):
+            return settings
         return await self._of_fleet(context, info.path.strip("/").split("/"))
 
     async def _of_fleet(self, context: FleetContext, segments: list[str]) -> Response | None:
