@@ -167,7 +167,17 @@ POLICY_ASKS: dict[str, dict[str, Any]] = {
             "priorityClassName": "system-node-critical",
         }
     },
-    "spec.failover": {"failover": {"cluster": {"purgeMode": "Directly"}}},
+    "spec.failover.application": {
+        "propagateDeps": True,
+        "failover": {"application": {"decisionConditions": {"tolerationSeconds": 60}}},
+    },
+    "spec.failover.cluster.statePreservation": {
+        "failover": {
+            "cluster": {
+                "statePreservation": {"rules": [{"aliasLabelName": "a", "jsonPath": "{.replicas}"}]}
+            }
+        }
+    },
     "spec.placement.workloadAffinity": {
         "placement": {"workloadAffinity": {"affinity": {"groupByLabelKey": "app"}}}
     },

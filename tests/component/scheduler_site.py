@@ -36,6 +36,8 @@ class Running:
     events: EventRecorder
     task: asyncio.Task[None]
     beside: asyncio.Task[None] | None = None
+    reconciler: Reconciler | None = None
+    """What runs beside it."""
 
 
 @asynccontextmanager
@@ -51,7 +53,8 @@ async def running_scheduler(
     others = () if beside is None else (beside(caches, events),)
     async with reconciling(caches, scheduler, *others) as (task, *tasks):
         clusters = caches.informer(CLUSTERS)
-        yield Running(scheduler, clusters, events, task, next(iter(tasks), None))
+        other = next(iter(tasks), None)
+        yield Running(scheduler, clusters, events, task, other, next(iter(others), None))
 
 
 @dataclass

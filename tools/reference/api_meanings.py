@@ -38,6 +38,9 @@ ACTED_ON: Final[Mapping[GroupKind, str]] = {
         "what was decided."
     ),
     (_KARMADAS_WORK, "ClusterResourceBinding"): "The same for a template without a namespace.",
+    (_KARMADAS_POLICY, "ClusterTaintPolicy"): (
+        "Says which taints clusters get, and lose, by what their conditions say."
+    ),
     ("apps.karmada.io", "WorkloadRebalancer"): (
         "Has the workloads it names placed anew, as if they had just come: replicas are shared out "
         "by what is free now. It acts once for each, on what was placed before it was made."
@@ -203,8 +206,8 @@ _BINDING: Final = {
     "spec.suspension.scheduling": "The clusters stay as they are.",
     "spec.rescheduleTriggeredAt": "A time after the last scheduling has the clusters chosen anew.",
     "spec.gracefulEvictionTasks": (
-        "Clusters that somebody else's controllers empty: they count as chosen no more, and "
-        "keep what they have until the task is gone. Our controllers write none."
+        "Clusters that it is to leave: they are not chosen any more, and keep what they have until "
+        "the task is gone, or go at once if its `purgeMode` is `Directly`."
     ),
     "spec.components": "More than one component is not divided.",
     "status.aggregatedStatus": "What each cluster says of the object.",
@@ -238,6 +241,14 @@ _MEMBER: Final = {
 }
 
 FIELDS: Final[Mapping[GroupKind, Mapping[str, str]]] = {
+    (_KARMADAS_POLICY, "ClusterTaintPolicy"): {
+        "spec.targetClusters": "Which clusters; all, if not said.",
+        "spec.addOnConditions": "Taints are set when all of these hold; never if there are none.",
+        "spec.removeOnConditions": "They go when all of these hold; never if there are none.",
+        "spec.taints": (
+            "`NoExecute` only if the controllers run with `--enable-no-execute-taint-eviction`."
+        ),
+    },
     ("apps.karmada.io", "WorkloadRebalancer"): {
         "spec.workloads": "What is placed anew; the list may be edited later.",
         "spec.workloads.namespace": "Empty for what has none.",
@@ -269,7 +280,8 @@ FIELDS: Final[Mapping[GroupKind, Mapping[str, str]]] = {
         "spec.zones": "For placement.",
         "spec.zone": "Becomes `spec.zones` when it is written.",
         "spec.taints": (
-            "Which templates are not placed here. `NoExecute` keeps new ones away, and evicts none."
+            "Which templates are not placed here. `NoExecute` keeps new ones away, and has others "
+            "leave if the controllers run with `--enable-no-execute-taint-eviction`."
         ),
         "spec.resourceModels": "Grades of nodes by free room, to estimate how much fits.",
         "status.apiEnablements": "Which kinds it serves.",

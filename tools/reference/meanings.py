@@ -199,6 +199,10 @@ REASONS: Final = {
     "DriftRepaired": "Somebody changed the object on the member; it is as wanted again.",
     "Empty": "The cluster listed nothing at all; what was known before is kept.",
     "EvictionByEvictionAPI": "Somebody asked for the pod's eviction.",
+    "EvictWorkloadFromClusterCancelled": "It need not leave the cluster any more, and did not.",
+    "EvictWorkloadFromClusterStarted": "It is to leave a cluster whose taints are not tolerated.",
+    "EvictWorkloadFromClusterSucceed": "What replaces it is healthy, or had time enough: it goes.",
+    "EvictWorkloadFromClusterSuspended": "It would leave; the controllers suspect themselves.",
     "FailedToTakeOver": "The object is somebody else's, or says something else than ours.",
     "ForeignObjects": "Objects that this hub did not place keep a namespace, or may.",
     "Found": "The priority level that a FlowSchema names exists.",
@@ -306,7 +310,8 @@ REASONS: Final = {
     "SyncSucceed": "The object was applied on the member.",
     "SyncWorkFailed": "A Work could not be written.",
     "SyncWorkSucceed": "The Works are written.",
-    "TaintClusterSucceed": "The cluster's taints follow its condition.",
+    "TaintClusterFailed": "A policy asks for taints that are not set; the message says why.",
+    "TaintClusterSucceed": "The cluster's taints follow its conditions.",
     "TooManyDeletions": (
         "More objects are to go within ten minutes, though nobody deleted their templates, than "
         "`--deletion-budget` permits."

@@ -23,6 +23,7 @@ PROPAGATION_POLICY: Final = "PropagationPolicy"
 CLUSTER_PROPAGATION_POLICY: Final = "ClusterPropagationPolicy"
 OVERRIDE_POLICY: Final = "OverridePolicy"
 CLUSTER_OVERRIDE_POLICY: Final = "ClusterOverridePolicy"
+CLUSTER_TAINT_POLICY: Final = "ClusterTaintPolicy"
 
 PROPAGATION_POLICIES: Final = GroupVersionResource(GROUP, "v1alpha1", "propagationpolicies")
 CLUSTER_PROPAGATION_POLICIES: Final = GroupVersionResource(
@@ -32,6 +33,8 @@ OVERRIDE_POLICIES: Final = GroupVersionResource(GROUP, "v1alpha1", "overridepoli
 CLUSTER_OVERRIDE_POLICIES: Final = GroupVersionResource(
     GROUP, "v1alpha1", "clusteroverridepolicies"
 )
+
+CLUSTER_TAINT_POLICIES: Final = GroupVersionResource(GROUP, "v1alpha1", "clustertaintpolicies")
 
 ABORT: Final = "Abort"
 OVERWRITE: Final = "Overwrite"
@@ -163,6 +166,31 @@ def affinity_causes(affinity: Object | None, field: str) -> Iterator[Cause]:
         for key, allowed in (("key", _CLUSTER_FIELDS), ("operator", _FIELD_OPERATORS)):
             if expression.get(key) not in allowed:
                 yield causes.not_supported(f"{place}.{key}", expression.get(key), allowed)
+
+
+_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def taint_policy_causes(policy: Object) -> list[Cause]:
+    """Return every reason why a ClusterTaintPolicy cannot be meant."""
+    spec: Object = policy.get("spec") or {}
+    found = [*affinity_causes(spec.get("targetClusters"), "spec.targetClusters")]
+    for field in ("addOnConditions", "removeOnConditions"):
+        for index, each in enumerate(spec.get(field) or ()):
+            if each.get("operator") not in _FIELD_OPERATORS:
+                place = f"spec.{field}[{index}].operator"
+                found.append(causes.not_supported(place, each.get("operator"), _FIELD_OPERATORS))
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate(spec.get("taints") or ()):
+        place, effect = f"spec.taints[{index}]", str(taint.get("effect") or "")
+        key = str(taint.get("key") or "")
+        found += [causes.invalid(f"{place}.key", key, why) for why in label_key_problems(key)]
+        if effect not in _EFFECTS:
+            found.append(causes.not_supported(f"{place}.effect", effect, _EFFECTS))
+        if (key, effect) in seen:
+            found.append(causes.duplicate(place, f"{key}:{effect}"))
+        seen.add((key, effect))
+    return found
 
 
 def _affinities_causes(placement: Object, field: str) -> Iterator[Cause]:

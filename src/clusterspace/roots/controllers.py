@@ -33,6 +33,9 @@ from clusterspace.fleet.membership.member_clusters.controller import (
 from clusterspace.fleet.membership.status import PushStatus, StatusSettings
 from clusterspace.fleet.propagation.dependencies import DependencyDistributor
 from clusterspace.fleet.propagation.detector import Detector, PolicyLifecycle
+from clusterspace.fleet.propagation.eviction.controller import Eviction
+from clusterspace.fleet.propagation.eviction.decisions import EvictionSettings
+from clusterspace.fleet.propagation.eviction.taint_policies import ClusterTaintPolicies
 from clusterspace.fleet.propagation.namespaces import NamespaceWorks
 from clusterspace.fleet.propagation.placements.controller import PlacementController
 from clusterspace.fleet.propagation.placements.override_snapshots import OverrideSnapshots
@@ -56,9 +59,19 @@ _LEASE: Final = ResourcePath(LEASES, "kube-system", CONTROLLERS_LEASE)
 
 
 def propagation_controllers(
-    hub: Client, caches: HubCaches, events: EventRecorder, clock: Clock, random: Random
+    hub: Client,
+    caches: HubCaches,
+    events: EventRecorder,
+    clock: Clock,
+    random: Random,
+    evictions: EvictionSettings | None = None,
 ) -> tuple[Reconciler, ...]:
-    """Return the controllers that carry templates to bindings to Works, and statuses back."""
+    """Return the controllers that carry templates to bindings to Works, and statuses back.
+
+    Nobody is evicted from anywhere unless the operator turned that on.
+    """
+    evicts = evictions is not None and evictions.is_on
+    evicting = (Eviction(hub, caches, events, clock, evictions),) if evictions and evicts else ()
     return (
         Detector(hub, caches, events, random=random),
         PolicyLifecycle(hub, caches, events, random=random),
@@ -67,6 +80,8 @@ def propagation_controllers(
         PlacementController(hub, caches, events, clock, random=random),
         Scheduler(hub, caches, events, clock),
         RebalancerController(hub, caches, events, clock),
+        ClusterTaintPolicies(hub, caches, events, clock, may_evict=evicts),
+        *evicting,
         BindingWorks(hub, caches, events, clock),
         NamespaceWorks(hub, caches, events),
         BindingStatuses(hub, caches, events, clock),
@@ -100,7 +115,7 @@ async def lead(
     if settings.federation:
         reconcilers = (
             *reconcilers,
-            *propagation_controllers(hub, caches, events, clock, random),
+            *propagation_controllers(hub, caches, events, clock, random, settings.evictions),
             Execution(hub, caches, events, members.reach, limits=settings.deletions),
         )
     manager = ControllerManager(caches, events, reconcilers, clock=clock, random=random)

@@ -25,6 +25,7 @@ from clusterspace.fleet.membership.member_clusters.controller import MemberClust
 from clusterspace.fleet.membership.registration import LOOK_SECONDS
 from clusterspace.fleet.membership.status import FREQUENCY_SECONDS
 from clusterspace.fleet.membership.tunnels import LOOK_SECONDS as TUNNEL_SECONDS
+from clusterspace.fleet.propagation.eviction.decisions import EvictionSettings
 from clusterspace.sim.nodes import NodeShape
 from clusterspace.sim.pods import Pace
 
@@ -214,6 +215,7 @@ class ControllersSettings:
     metrics_port: int | None = None
     """Where `/metrics` is on this machine; nowhere unless told."""
     deletions: DeletionLimits = field(default_factory=DeletionLimits)
+    evictions: EvictionSettings = field(default_factory=EvictionSettings)
     member_cidrs: tuple[Network, ...] = ()
     """Where members may be besides where they may be anyway."""
 

@@ -44,6 +44,17 @@ _doubts = Gauge(
     "Whether so many clusters fell silent at once that the hub suspects itself: 1 or 0.",
     registry=REGISTRY,
 )
+_evictions = Counter(
+    "clusterspace_evictions_total",
+    "Workloads that began to leave a cluster (started), left it (succeed), or stay (cancelled).",
+    (*_LABEL, "step"),
+    registry=REGISTRY,
+)
+_suspended = Gauge(
+    "clusterspace_evictions_suspended",
+    "Whether nobody is evicted at present, because the controllers suspect themselves: 1 or 0.",
+    registry=REGISTRY,
+)
 _joins = Counter(
     "clusterspace_member_clusters_joined_total",
     "MemberClusters whose agent joined.",
@@ -89,6 +100,16 @@ def cluster_forgotten(cluster: str) -> None:
 def hub_doubts(*, itself: bool) -> None:
     """Note whether the hub suspects itself."""
     _doubts.set(int(itself))
+
+
+def evicted(cluster: str, step: str) -> None:
+    """Count a step of a workload's way out of a cluster."""
+    _evictions.labels(cluster, step).inc()
+
+
+def evictions_suspended(*, are: bool) -> None:
+    """Note whether nobody is evicted at present."""
+    _suspended.set(int(are))
 
 
 def member_joined() -> None:

@@ -68,6 +68,7 @@ ACTING = frozenset(
         "resourceoverrides",
         "resourceoverridesnapshots",
         "workloadrebalancers",
+        "clustertaintpolicies",
         "resourcebindings",
         "clusterresourcebindings",
         "works",

@@ -39,6 +39,7 @@ from clusterspace.kube.objects import (
     without_value,
 )
 from clusterspace.kube.resources import GroupKind
+from clusterspace.kube.times import format_time
 
 _CLUSTER: Final = GroupKind(clusters.CLUSTERS.group, clusters.KIND)
 _MEMBER_CLUSTER: Final = GroupKind(member_clusters.GROUP, member_clusters.KIND)
@@ -93,6 +94,7 @@ class ClusterRules(Plugin):
             models = clusters.default_resource_models()
             cluster = with_value(cluster, models, "spec", "resourceModels")
 
+        cluster = with_taint_times(cluster, old, hub.clock.now())
         name, cluster_id = name_of(cluster), clusters.id_of(cluster)
         id_before = "" if old is None else clusters.id_of(old)
         found: list[Cause] = [] if old is not None else [*clusters.cluster_name_causes(name)]
@@ -151,6 +153,32 @@ class ClusterRules(Plugin):
                     self._reservations[cluster_id] = _Reservation(name, until)
                     return
             await hub.clock.sleep(_LOOK_AGAIN_SECONDS)
+
+
+def with_taint_times(cluster: Object, old: Object | None, now: float) -> Object:
+    """Return the Cluster with the time on every NoExecute taint since which it evicts.
+
+    One that is written once more without its time keeps the time it had: applying the same file
+    again does not give everybody their toleration anew.
+    """
+    if member_clusters.has_member_cluster(cluster):
+        return cluster  # its taints are the MemberCluster's, as they are
+    timed: list[Object] = []
+    for taint in clusters.taints_of(cluster):
+        if not isinstance(cast("object", taint), dict):
+            return cluster  # the schema is asked later, and says so
+        if taint.get("effect") != "NoExecute" or taint.get("timeAdded"):
+            timed.append(taint)
+            continue
+        same = (
+            each.get("timeAdded")
+            for each in clusters.taints_of(old or {})
+            if all(each.get(field) == taint.get(field) for field in ("key", "value", "effect"))
+        )
+        timed.append({**taint, "timeAdded": next(same, None) or format_time(now)})
+    if timed == list(clusters.taints_of(cluster)):
+        return cluster
+    return with_value(cluster, timed, "spec", "taints")
 
 
 def taint_causes(cluster: Object) -> list[Cause]:

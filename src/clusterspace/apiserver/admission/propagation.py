@@ -75,7 +75,7 @@ def _is_leaving(admission: Admission) -> bool:
 
 
 class PolicyRules(Plugin):
-    """Completes and checks policies of all four kinds.
+    """Completes and checks policies of all five kinds.
 
     A new propagation policy has its finalizer from its first moment: between its creation and the
     first look of a controller it could otherwise be deleted without anybody taking its marks away.
@@ -84,7 +84,8 @@ class PolicyRules(Plugin):
     async def admit(self, hub: HubState, admission: Admission) -> Object:
         """Complete and check a policy; other objects pass."""
         info, new = admission.served.info, admission.new
-        is_ours = info.group == policies.GROUP and info.kind in {*_FINALIZERS, *_OVERRIDES}
+        kinds = {*_FINALIZERS, *_OVERRIDES, policies.CLUSTER_TAINT_POLICY}
+        is_ours = info.group == policies.GROUP and info.kind in kinds
         if not is_ours or admission.subresource:
             return new
 
@@ -101,6 +102,8 @@ class PolicyRules(Plugin):
                 if admission.is_create and finalizer not in finalizers:
                     policy = with_metadata(policy, finalizers=[*finalizers, finalizer])
                 found = policy_causes(policy, admission.old)
+            elif info.kind == policies.CLUSTER_TAINT_POLICY:
+                policy, found = new, policies.taint_policy_causes(new)
             else:
                 policy, found = new, override_causes(new)
             if found and not _is_leaving(admission):

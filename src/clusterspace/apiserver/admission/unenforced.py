@@ -56,7 +56,6 @@ UNATTENDED: Final[Mapping[tuple[str, str], str]] = {
     ("multicluster.x-k8s.io", "ServiceImport"): _KARMADAS,
     ("networking.karmada.io", "MultiClusterIngress"): _KARMADAS,
     ("networking.karmada.io", "MultiClusterService"): _KARMADAS,
-    ("policy.karmada.io", "ClusterTaintPolicy"): _KARMADAS,
     ("policy.karmada.io", "FederatedResourceQuota"): _KARMADAS,
     ("remedy.karmada.io", "Remedy"): _KARMADAS,
     (_PLACEMENT, "ApprovalRequest"): _KUBEFLEETS,
@@ -114,8 +113,12 @@ _POLICY_FIELDS: Final = (
         ("spec", "schedulePriority"), "bindings are scheduled in the order in which they come"
     ),
     UnheededField(
-        ("spec", "failover"),
-        "workloads stay where they are when their cluster or they themselves fail",
+        ("spec", "failover", "application"),
+        "workloads stay where they are when they themselves fail",
+    ),
+    UnheededField(
+        ("spec", "failover", "cluster", "statePreservation"),
+        "a workload that moves takes no labels of its state along",
     ),
     UnheededField(
         ("spec", "placement", "workloadAffinity"),
@@ -123,7 +126,8 @@ _POLICY_FIELDS: Final = (
     ),
     UnheededField(
         ("spec", "placement", "clusterTolerations", "tolerationSeconds"),
-        "nothing is evicted from a tainted cluster, after however long",
+        "nothing is evicted from a tainted cluster, after however long, unless the controllers "
+        "were started with --enable-no-execute-taint-eviction",
     ),
     UnheededField(("spec", "association"), "spec.propagateDeps decides about dependencies"),
 )

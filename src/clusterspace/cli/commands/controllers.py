@@ -94,6 +94,44 @@ if TYPE_CHECKING:
     type=PORT,
     help="Serve /metrics and /healthz on this port of this machine; 0: a free one.",
 )
+@click.option(
+    "--enable-no-execute-taint-eviction",
+    "evicts",
+    is_flag=True,
+    help="Have workloads leave clusters with NoExecute taints that they do not tolerate.",
+)
+@click.option(
+    "--no-execute-taint-eviction-purge-mode",
+    "purge_mode",
+    type=click.Choice(["Gracefully", "Directly"]),
+    default="Gracefully",
+    show_default=True,
+    help="Whether a copy goes after its replacement is healthy, or at once.",
+)
+@click.option(
+    "--graceful-eviction-timeout",
+    "grace_seconds_of_evictions",
+    type=click.FloatRange(min=0),
+    default=600.0,
+    show_default=True,
+    help="Seconds a replacement has to become healthy before the old copy goes all the same.",
+)
+@click.option(
+    "--resource-eviction-rate",
+    "eviction_rate",
+    type=click.FloatRange(min=0),
+    default=0.5,
+    show_default=True,
+    help="Workloads that begin to leave in a second, over all clusters; 0: none.",
+)
+@click.option(
+    "--eviction-settle-time",
+    "settle_seconds",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    help="Seconds without evictions after a start, or after most clusters looked dead.",
+)
 @deletion_budget_option
 @member_cidrs_option
 @log_format_option
@@ -109,6 +147,11 @@ def controllers(
     *,
     federation: bool,
     metrics_port: int | None,
+    evicts: bool,
+    purge_mode: str,
+    grace_seconds_of_evictions: float,
+    eviction_rate: float,
+    settle_seconds: float,
     deletion_budget: str,
     member_cidrs: Networks,
     log_format: str,
@@ -125,6 +168,7 @@ def controllers(
     from clusterspace.fleet.membership.health import Thresholds
     from clusterspace.fleet.membership.leases import MonitorSettings
     from clusterspace.fleet.membership.member_clusters.controller import MemberClusterSettings
+    from clusterspace.fleet.propagation.eviction.decisions import EvictionSettings
     from clusterspace.roots.clients import component_settings
     from clusterspace.roots.controllers import serve_until_stopped
     from clusterspace.roots.processes import read_when_there
@@ -144,6 +188,13 @@ def controllers(
             federation=federation,
             metrics_port=metrics_port,
             deletions=read_limits(deletion_budget),
+            evictions=EvictionSettings(
+                is_on=evicts,
+                purge_mode=purge_mode,
+                each_second=eviction_rate,
+                grace_seconds=grace_seconds_of_evictions,
+                settle_seconds=settle_seconds,
+            ),
             member_cidrs=member_cidrs,
         )
         await serve_until_stopped(settings)

@@ -114,6 +114,8 @@ def tree_of(explanation: "Explanation", now: float) -> "Tree":
         outcome = (binding.scheduled.reason or "not scheduled yet", style)
         since = _ago(binding.scheduled.since, now)
         branch = tree.add(Text.assemble("binding ", (binding.name, "bold"), ": ", outcome, since))
+        for move in binding.moves:
+            branch.add(Text(move, _QUIET))
         for condition in (binding.scheduled, binding.works_written):
             if condition.status == "False":
                 branch.add(Text(condition.message, _BAD))

@@ -10,6 +10,7 @@ Controllers, each with the decisions it takes; a folder where those are many:
     dependencies.py  DependencyDistributor: what a template needs, brought along
     scheduler/       Scheduler: binding to clusters: filter, score, select, divide
     rebalancer.py    RebalancerController: WorkloadRebalancers have workloads placed anew
+    eviction/        Eviction: off a tainted cluster when something replaces it; taint policies
     works/           BindingWorks: binding to one Work per cluster, and away with stale ones
     namespaces.py    NamespaceWorks: every namespace, on every cluster
     statuses.py      BindingStatuses: Works back to binding back to template

@@ -60,7 +60,8 @@ _LABELS: Final = frozenset({stamps.POLICY_ID, stamps.CLUSTER_POLICY_ID})
 _ANNOTATIONS: Final = frozenset(
     {stamps.POLICY_NAMESPACE, stamps.POLICY_NAME, stamps.CLUSTER_POLICY_NAME}
 )
-_PURGED_AT_ONCE: Final = frozenset({"Directly", "Immediately"})
+PURGED_AT_ONCE: Final = frozenset({"Directly", "Immediately"})
+"""Modes of an eviction in which nothing is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,15 +212,19 @@ def targets_of(binding: Object) -> tuple[TargetCluster, ...]:
     )
 
 
-def kept_clusters(binding: Object) -> frozenset[str]:
-    """Return the clusters whose Works stay: the targets, and those the object leaves gracefully."""
+def leaving_clusters(binding: Object) -> frozenset[str]:
+    """Return the clusters that the object leaves gracefully: it stays there until it may go."""
     tasks: list[Object] = find_at(binding, "spec", "gracefulEvictionTasks") or []
-    leaving = (
+    return frozenset(
         str(each.get("fromCluster"))
         for each in tasks
-        if each.get("purgeMode") not in _PURGED_AT_ONCE
+        if each.get("purgeMode") not in PURGED_AT_ONCE
     )
-    return frozenset({*(target.name for target in targets_of(binding)), *leaving})
+
+
+def kept_clusters(binding: Object) -> frozenset[str]:
+    """Return the clusters whose Works stay: the targets, and those the object leaves gracefully."""
+    return leaving_clusters(binding) | {target.name for target in targets_of(binding)}
 
 
 # -- which policy claims a template, when several could ----------------------------------------

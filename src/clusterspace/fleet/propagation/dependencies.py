@@ -42,7 +42,13 @@ from clusterspace.controllers.controller import (
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, Update
 from clusterspace.errors import AlreadyExists
-from clusterspace.fleet.propagation.bindings import binding_path, is_own, new_binding, permanent_id
+from clusterspace.fleet.propagation.bindings import (
+    binding_path,
+    is_own,
+    leaving_clusters,
+    new_binding,
+    permanent_id,
+)
 from clusterspace.fleet.propagation.templates import (
     TemplateInformers,
     users_part,
@@ -289,9 +295,15 @@ def parent_without(parent: Object) -> Object:
 
 
 def attached(binding: Object, dependency: Object, parent: Object) -> Object:
-    """Return the binding of a dependency, required by a parent on the parent's clusters."""
+    """Return the binding of a dependency, required by a parent on the parent's clusters.
+
+    And on those that the parent is leaving: until its copy there goes, it needs what it needs.
+    """
     namespace, name = namespace_of(parent), name_of(parent)
-    entry = {"namespace": namespace, "name": name, "clusters": find_at(parent, "spec", "clusters")}
+    clusters: list[Object] = find_at(parent, "spec", "clusters") or []
+    left = leaving_clusters(parent) - {each.get("name") for each in clusters}
+    listed = [*clusters, *({"name": each} for each in sorted(left))]
+    entry = {"namespace": namespace, "name": name, "clusters": listed}
     entries = [
         *_entries_but(binding, namespace, name),
         {key: value for key, value in entry.items() if value},

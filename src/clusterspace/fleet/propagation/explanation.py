@@ -52,6 +52,7 @@ from clusterspace.client.resources import ListOptions, Reader
 from clusterspace.controllers.leases import LEASES
 from clusterspace.errors import NotServed
 from clusterspace.fleet.propagation.bindings import (
+    PURGED_AT_ONCE,
     WORKS_WRITTEN,
     Policy,
     choose_policy,
@@ -150,6 +151,8 @@ class BindingNote:
     fully_applied: ConditionNote
     works_written: ConditionNote = ConditionNote()
     """Empty while every cluster has the Work it should have."""
+    moves: tuple[str, ...] = ()
+    """What has it where it is, besides its policy: a group it fell back to, somebody who asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +329,7 @@ def explain(evidence: Evidence, live: Mapping[str, LiveNote] | None = None) -> E
             _condition(binding, SCHEDULED),
             _condition(binding, "FullyApplied"),
             _condition(binding, WORKS_WRITTEN),
+            moves_of(binding),
         ),
         clusters=tuple(
             replace(_with_cluster(each, evidence), live=(live or {}).get(each.name))
@@ -430,6 +434,33 @@ def _policy_note(policy: Policy, why: str) -> PolicyNote:
     return PolicyNote(kind, policy.key, policy.priority, why)
 
 
+def moves_of(binding: Object) -> tuple[str, ...]:
+    """Return what has a binding where it is, besides its policy, in sentences."""
+    said: list[str] = []
+    groups: list[Object] = find_at(binding, "spec", "placement", "clusterAffinities") or []
+    in_use = str(find_at(binding, "status", "schedulerObservingAffinityName") or "")
+    names = [str(each.get("affinityName")) for each in groups]
+    if in_use in names[1:]:
+        said.append(
+            f"it is in affinity group {in_use}: those before it did not do when it was placed"
+        )
+    if asked := find_at(binding, "spec", "rescheduleTriggeredAt"):
+        said.append(f"somebody asked at {asked} to have it placed anew")
+    return tuple(said)
+
+
+def why_leaving(task: Object, *, is_placed: bool) -> str:
+    """Return how far the way out of a cluster is, and what it waits for."""
+    because = f"it is to leave since {task.get('creationTimestamp')} ({task.get('reason')})"
+    if is_placed:
+        return f"{because}, and stays as long as there is no other place"
+    if task.get("suppressDeletion") or task.get("purgeMode") == "Never":
+        return f"{because}; what is there stays until a person says that it may go"
+    if task.get("purgeMode") in PURGED_AT_ONCE:
+        return f"{because}; what is there goes at once"
+    return f"{because}; what is there stays until what replaces it is healthy"
+
+
 def cluster_notes(binding: Object, evidence: Evidence) -> tuple[ClusterNote, ...]:
     """Return a note for every cluster, first those where the object is to be."""
     notes: dict[str, ClusterNote] = {}
@@ -442,8 +473,12 @@ def cluster_notes(binding: Object, evidence: Evidence) -> tuple[ClusterNote, ...
         for each in decision.left_out:
             notes[each.cluster] = ClusterNote(each.cluster, Standing.NOT_NEEDED, why=each.reason)
     works = {cluster_of(work): work_note(work) for work in evidence.works}
+    tasks: list[Object] = find_at(binding, "spec", "gracefulEvictionTasks") or []
+    leaving = {str(each.get("fromCluster")): each for each in tasks}
     for name in works:
         why = notes[name].why if name in notes else ""
+        if name in leaving:
+            why = why_leaving(leaving[name], is_placed=False)
         notes[name] = ClusterNote(name, Standing.WITHDRAWING, why=why)
 
     scheduled = {each.name for each in clusters_of(binding)}
@@ -457,6 +492,8 @@ def cluster_notes(binding: Object, evidence: Evidence) -> tuple[ClusterNote, ...
                 if any(cluster.name == name for cluster in each.clusters)
             )
             standing, why = Standing.REQUIRED, f"needed there by {', '.join(requiring)}"
+        elif name in leaving:
+            why = why_leaving(leaving[name], is_placed=True)
         if name not in known:
             why = "is not in the fleet any more"
         notes[name] = ClusterNote(name, standing, replicas=target.replicas, why=why)

@@ -58,6 +58,16 @@ def test_an_attached_binding_names_its_parent_and_its_clusters() -> None:
     assert labels_of(held)[label] == "id-web-deployment"
 
 
+def test_what_a_parent_needs_stays_where_it_is_still_leaving_from() -> None:
+    tasks = [
+        {"fromCluster": "two", "purgeMode": "Gracefully"},
+        {"fromCluster": "three", "purgeMode": "Directly"},
+    ]
+    held = attached(EMPTY, SETTINGS, parent(gracefulEvictionTasks=tasks))
+
+    assert held["spec"]["requiredBy"][0]["clusters"] == [{"name": "one"}, {"name": "two"}]
+
+
 def test_a_parent_says_what_it_needs_and_can_be_read_back() -> None:
     held = parent_with(parent(), NEEDED)
 

@@ -1,0 +1,248 @@
+"""Taints to eviction tasks, and tasks to their end: the one writer of `gracefulEvictionTasks`.
+
+    Cluster: NoExecute taint ──> binding: task ──> (scheduler: spec.clusters without it)
+                                    │                         │
+                                 task gone <── replaced, or out of grace
+                                    │
+                                    └──> (works: the old copy is withdrawn, within the budget)
+
+Each step is one write of one field, and each next step is taken by whoever owns the next field,
+so that a crash anywhere leaves a binding that says how far it is.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import structlog
+
+from clusterspace.aio.clocks import Clock
+from clusterspace.apis.clusters import CLUSTERS
+from clusterspace.apis.works import (
+    CLUSTER_RESOURCE_BINDINGS,
+    RESOURCE_BINDINGS,
+    clusters_of,
+    placement_of,
+    template_of,
+    why_not_carried,
+)
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import Client
+from clusterspace.controllers.commit import commit
+from clusterspace.controllers.controller import (
+    Done,
+    Reconciler,
+    Request,
+    RequeueAfter,
+    Result,
+    Watch,
+    request_for,
+)
+from clusterspace.controllers.events import EventRecorder
+from clusterspace.controllers.informers import HubCaches, Update
+from clusterspace.fleet.propagation.eviction.decisions import (
+    ClusterState,
+    EvictionSettings,
+    assess,
+    look_dead,
+    new_task,
+    seconds_tolerated,
+    state_of,
+    tasks_of,
+    with_tasks,
+)
+from clusterspace.fleet.propagation.scheduler.demands import is_to_schedule
+from clusterspace.kube.objects import Object, is_being_deleted
+from clusterspace.telemetry import fleet_metrics
+
+_log = structlog.get_logger(__name__)
+
+STARTED: Final = "EvictWorkloadFromClusterStarted"
+SUCCEEDED: Final = "EvictWorkloadFromClusterSucceed"
+CANCELLED: Final = "EvictWorkloadFromClusterCancelled"
+SUSPENDED: Final = "EvictWorkloadFromClusterSuspended"
+
+_LOOK_SECONDS: Final = 10.0
+"""When to look again at what waits for something that no watch tells of."""
+
+_BY_CLUSTER: Final = "evictable-from"
+
+
+def by_cluster(binding: Object) -> Iterable[str]:
+    """Index bindings by the clusters they are on, or on their way out of."""
+    leaving = (str(each.get("fromCluster") or "") for each in tasks_of(binding))
+    return {*(each.name for each in clusters_of(binding)), *leaving}
+
+
+class Eviction(Reconciler):
+    """Has bindings leave clusters whose NoExecute taints they do not tolerate, one by one."""
+
+    name = "eviction"
+
+    def __init__(
+        self,
+        hub: Client,
+        caches: HubCaches,
+        events: EventRecorder,
+        clock: Clock,
+        settings: EvictionSettings,
+    ) -> None:
+        self._hub = hub
+        self._events = events
+        self._clock = clock
+        self._settings = settings
+        indexes = {_BY_CLUSTER: by_cluster}
+        self._bindings = caches.informer(RESOURCE_BINDINGS, indexes=indexes)
+        self._cluster_bindings = caches.informer(CLUSTER_RESOURCE_BINDINGS, indexes=indexes)
+        self._clusters = caches.informer(CLUSTERS)
+        self._states: dict[str, ClusterState] = {}
+        """What the cache of Clusters says, read once for each state."""
+        self._settled_at = clock.monotonic() + settings.settle_seconds
+        self._suspended = ""
+        """Why nobody is evicted at present; empty when somebody may be."""
+        self._reported: set[Request] = set()
+        """Bindings of which it was said that their evictions are suspended."""
+        self._slots: dict[tuple[Request, str], float] = {}
+        """When each eviction that waits for its turn has it."""
+        self._next_slot = 0.0
+
+    def watches(self) -> Iterable[Watch]:
+        """Return Clusters, and the bindings that are on them."""
+        # First the Clusters: a binding is then looked at with all taints known.
+        yield Watch(self._clusters, to=self.bindings_of)
+        yield Watch(self._bindings, when=is_of_interest)
+        yield Watch(self._cluster_bindings, when=is_of_interest)
+
+    async def reconcile(self, request: Request) -> Result:
+        """Add the tasks that are due to one binding, and end those that are over."""
+        informer = self._bindings if request.namespace else self._cluster_bindings
+        binding = informer.cache.find(request.key)
+        if binding is None or is_being_deleted(binding) or not is_to_schedule(binding):
+            return Done()
+        now = self._clock.now()
+        leaving = {str(each.get("fromCluster") or "") for each in tasks_of(binding)}
+        waits = {
+            each.name: _tolerated(binding, self._states.get(each.name), now)
+            for each in clusters_of(binding)
+            if each.name not in leaving
+        }
+        due = [name for name, seconds in waits.items() if seconds == 0]
+        later = min((each for each in waits.values() if each), default=None)
+        if not due and not leaving:
+            return Done() if later is None else RequeueAfter(later)
+        # Before anything is begun, or ended by removing a copy: is it the fleet, or is it us?
+        if why := self._why_suspended():
+            if request not in self._reported:
+                self._events.record(binding, SUSPENDED, why, is_warning=True)
+            self._reported.add(request)
+            self._suspend(why)
+            return RequeueAfter(min(_LOOK_SECONDS, max(self._settings.settle_seconds, 0.1)))
+        self._suspend("")
+
+        result = assess(
+            binding,
+            self._states,
+            lambda name: _tolerated(binding, self._states.get(name), now) == 0,
+            self._settings.grace_seconds,
+            now,
+        )
+        begun: list[Object] = []
+        waiting = [] if later is None else [later]
+        for target in clusters_of(binding):
+            if target.name not in due:
+                continue
+            if (seconds := self._wait_for_turn(request, target.name)) > 0:
+                waiting.append(seconds)
+            elif await self._is_untolerated_live(binding, target.name):
+                begun.append(new_task(binding, target, self._settings.purge_mode, now))
+        tasks = [*result.kept, *begun]
+        if tasks != tasks_of(binding):
+            # At the version in our cache: whatever the scheduler, the detector or a person wrote
+            # since makes this a conflict, and all of it is looked at again.
+            path = informer.path.at(request.key)
+            stored = await commit(self._hub, path, binding, with_tasks(binding, tasks))
+            # Killed here, the task is on the binding and no event tells of it; nothing else is
+            # lost, and nobody begins or ends it twice.
+            for each in begun:
+                name = str(each["fromCluster"])
+                self._slots.pop((request, name), None)
+                why = "its taints are not tolerated, or no longer"
+                self._tell(stored, STARTED, f"Evicting from cluster {name}: {why}.", name)
+            for name in result.finished:
+                self._tell(stored, SUCCEEDED, f"Evict from cluster {name} succeed.", name)
+            for name in result.cancelled:
+                message = f"It stays on cluster {name}, whose taints went or are tolerated."
+                self._tell(stored, CANCELLED, message, name)
+        if tasks:
+            waiting.append(_LOOK_SECONDS)
+        return RequeueAfter(min(waiting)) if waiting else Done()
+
+    async def _is_untolerated_live(self, binding: Object, name: str) -> bool:
+        """Whether the hub itself says so: the cache may have a taint that somebody took away."""
+        live = await self._hub.find(ResourcePath(CLUSTERS, name=name))
+        return live is not None and _tolerated(binding, state_of(live), self._clock.now()) == 0
+
+    def _why_suspended(self) -> str:
+        """Return why nobody may be evicted now: whatever looks wrong, it may be us."""
+        if self._clusters.is_stale:
+            return "nothing is heard of the clusters"
+        if why := look_dead(self._states.values()):
+            # And for a while after: some are heard again sooner than others.
+            self._settled_at = self._clock.monotonic() + self._settings.settle_seconds
+            return why
+        if self._clock.monotonic() < self._settled_at:
+            return "the controllers have just started, or most of the fleet looked dead just now"
+        return ""
+
+    def _suspend(self, why: str) -> None:
+        if bool(why) != bool(self._suspended):
+            fleet_metrics.evictions_suspended(are=bool(why))
+            _log.warning("evictions are suspended" if why else "evictions go on", reason=why)
+        if not why:
+            self._reported.clear()
+        self._suspended = why
+
+    def _wait_for_turn(self, request: Request, cluster: str) -> float:
+        """Return how long an eviction waits until it may begin, at the rate of the fleet."""
+        if self._settings.each_second <= 0:
+            return _LOOK_SECONDS
+        now, key = self._clock.monotonic(), (request, cluster)
+        if key not in self._slots:
+            self._slots[key] = max(self._next_slot, now)
+            self._next_slot = self._slots[key] + 1 / self._settings.each_second
+        return max(self._slots[key] - now, 0.0)
+
+    def _tell(self, binding: Object, reason: str, message: str, cluster: str) -> None:
+        template = () if why_not_carried(binding) else (template_of(binding).outline,)
+        for about in (binding, *template):
+            self._events.record(about, reason, message, is_warning=reason == STARTED)
+        fleet_metrics.evicted(cluster, reason.removeprefix("EvictWorkloadFromCluster").lower())
+        _log.info("eviction", step=reason, cluster=cluster)
+
+    def bindings_of(self, update: Update) -> Iterable[Request]:
+        """Map a Cluster to the bindings on it, when its taints or its health changed."""
+        after = update.decode_after()
+        state = None if after is None else state_of(after)
+        if state == self._states.get(update.key):
+            return ()
+        if state is None:
+            self._states.pop(update.key, None)
+        else:
+            self._states[update.key] = state
+        informers = (self._bindings, self._cluster_bindings)
+        keys = (each for one in informers for each in one.cache.keys_at(_BY_CLUSTER, update.key))
+        return [request_for(key) for key in keys]
+
+
+def _tolerated(binding: Object, state: ClusterState | None, now: float) -> float | None:
+    """Return for how much longer a binding tolerates a cluster; None for ever, 0 no longer."""
+    # A cluster that is not there any more, or is leaving, is the scheduler's affair.
+    if state is None or state.is_leaving:
+        return None
+    tolerations = (placement_of(binding) or {}).get("clusterTolerations") or ()
+    return seconds_tolerated(state.taints, tolerations, now)
+
+
+def is_of_interest(update: Update) -> bool:
+    """Whether a binding has clusters to leave, or is leaving some."""
+    after = update.decode_after()
+    return after is not None and bool(clusters_of(after) or tasks_of(after))

@@ -1,0 +1,462 @@
+"""Taints that are not tolerated, against a live hub: bindings leave, one by one, if it is safe."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tests.component.scheduler_site import Fleet, Running, running_scheduler
+
+from clusterspace.aio.clocks import SystemClock
+from clusterspace.apis.clusters import CLUSTERS
+from clusterspace.apis.policies import CLUSTER_TAINT_POLICIES
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import Client
+from clusterspace.controllers.events import EVENTS, EventRecorder
+from clusterspace.controllers.informers import HubCaches
+from clusterspace.errors import Invalid
+from clusterspace.fleet.propagation.eviction import controller
+from clusterspace.fleet.propagation.eviction.controller import Eviction
+from clusterspace.fleet.propagation.eviction.decisions import EvictionSettings
+from clusterspace.fleet.propagation.eviction.taint_policies import ClusterTaintPolicies
+from clusterspace.kube.objects import Object, find_at, with_value, without_value
+from clusterspace.telemetry import metrics
+from clusterspace.testing.crashes import CrashingClient, CrashPoint, Killed
+from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.settled import settled
+from clusterspace.testing.steps import until, until_equal
+
+AT_ONCE = EvictionSettings(is_on=True, each_second=1000, settle_seconds=0)
+DIVIDED = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted"}
+DYNAMIC = {**DIVIDED, "weightPreference": {"dynamicWeight": "AvailableReplicas"}}
+FAILED = {"key": "fail-test", "effect": "NoExecute"}
+TOLERATES = {"key": "fail-test", "operator": "Exists", "effect": "NoExecute"}
+MEMBERS = ("member1", "member2", "member3")
+
+
+@pytest_asyncio.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    async with hub_for_test(tmp_path) as settings, client_for_test(settings) as hub_client:
+        fleet = Fleet(hub_client)
+        for name in MEMBERS:
+            await fleet.join(name)
+            await say(fleet, name, "Ready", "True")
+        yield fleet
+
+
+@asynccontextmanager
+async def running(
+    fleet: Fleet, settings: EvictionSettings = AT_ONCE, writer: Client | None = None
+) -> AsyncGenerator[Running]:
+    """Run the scheduler, and evictions with a writer of their own."""
+
+    def eviction(caches: HubCaches, events: EventRecorder) -> Eviction:
+        return Eviction(writer or fleet.hub_client, caches, events, SystemClock(), settings)
+
+    async with running_scheduler(fleet.hub_client, beside=eviction) as both:
+        yield both
+
+
+async def say(fleet: Fleet, name: str, condition_type: str, status: str) -> None:
+    """Have a cluster say something of itself."""
+    said = {"type": condition_type, "status": status, "reason": "Said", "message": ""}
+    said["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+
+    def changed(cluster: Object) -> Object:
+        conditions: list[Object] = find_at(cluster, "status", "conditions") or []
+        others = [each for each in conditions if each["type"] != condition_type]
+        return with_value(cluster, [*others, said], "status", "conditions")
+
+    await fleet.change(ResourcePath(CLUSTERS, name=name), changed)
+
+
+async def taint(fleet: Fleet, name: str, *taints: Object) -> None:
+    await fleet.change(
+        ResourcePath(CLUSTERS, name=name),
+        lambda held: with_value(held, list(taints), "spec", "taints"),
+    )
+
+
+async def untaint(fleet: Fleet, name: str) -> None:
+    await fleet.change(
+        ResourcePath(CLUSTERS, name=name), lambda held: without_value(held, "spec", "taints")
+    )
+
+
+async def taints(fleet: Fleet, name: str) -> set[str]:
+    cluster = await fleet.hub_client.get(ResourcePath(CLUSTERS, name=name))
+    found: list[Object] = find_at(cluster, "spec", "taints") or []
+    return {f"{each['key']}:{each['effect']}" for each in found}
+
+
+async def tasks(fleet: Fleet, place: ResourcePath) -> list[Object]:
+    return find_at(await fleet.hub_client.get(place), "spec", "gracefulEvictionTasks") or []
+
+
+async def leaves(fleet: Fleet, place: ResourcePath) -> list[str]:
+    return [str(each["fromCluster"]) for each in await tasks(fleet, place)]
+
+
+async def report(fleet: Fleet, place: ResourcePath, health: str = "Healthy") -> None:
+    """Have every cluster that a binding names report about its part."""
+
+    def reported(binding: Object) -> Object:
+        listed = [
+            {
+                "clusterName": each["name"],
+                "applied": True,
+                "health": health,
+                "status": {"replicas": each["replicas"], "readyReplicas": each["replicas"]},
+            }
+            for each in find_at(binding, "spec", "clusters") or ()
+        ]
+        return with_value(binding, listed, "status", "aggregatedStatus")
+
+    await fleet.change(place, reported)
+
+
+def moved(cluster: str, step: str) -> float:
+    sample = metrics.REGISTRY.get_sample_value(
+        "clusterspace_evictions_total", {"member_cluster": cluster, "step": step}
+    )
+    return sample or 0.0
+
+
+async def test_cluster_failover_testing_with_nil_failover_behavior(fleet: Fleet) -> None:
+    before = moved("member1", "succeed")
+    async with running(fleet) as both:
+        web = await fleet.bind("web", {"replicaScheduling": DYNAMIC}, replicas=6)
+        await fleet.until_targets(web, {"member1": 2, "member2": 2, "member3": 2})
+        await taint(fleet, "member1", FAILED)
+        await fleet.until_targets(web, {"member2": 3, "member3": 3})
+        await settled()
+        (task,) = await tasks(fleet, web)
+        assert task["creationTimestamp"]
+        assert {key: task[key] for key in task if key != "creationTimestamp"} == {
+            "fromCluster": "member1",
+            "purgeMode": "Gracefully",
+            "producer": "TaintManager",
+            "reason": "TaintUntolerated",
+            "replicas": 2,
+        }
+
+        # The copy there is kept until all that replaces it is healthy.
+        await report(fleet, web, "Unknown")
+        await settled()
+        assert await leaves(fleet, web) == ["member1"]
+        await report(fleet, web)
+        await until_equal(lambda: leaves(fleet, web), [])
+        await both.events.flush()
+
+        # Nothing comes back by itself.
+        await untaint(fleet, "member1")
+        await settled()
+        assert await fleet.targets(web) == {"member2": 3, "member3": 3}
+
+    told = await fleet.hub_client.list_objects(ResourcePath(EVENTS, "default"))
+    reasons = {each["reason"] for each in told if each["involvedObject"]["name"] == "web"}
+    assert {"EvictWorkloadFromClusterStarted", "EvictWorkloadFromClusterSucceed"} <= reasons
+    assert moved("member1", "succeed") == before + 1
+
+
+async def test_cluster_failover_testing_with_purge_mode_directly(fleet: Fleet) -> None:
+    async with running(fleet):
+        failover = {"cluster": {"purgeMode": "Directly"}}
+        web = await fleet.bind("web", {}, failover=failover)
+        await fleet.until_told(web, "Success")
+        await taint(fleet, "member1", FAILED)
+        await fleet.until_targets(web, {"member2": 2, "member3": 2})
+
+        assert [each["purgeMode"] for each in await tasks(fleet, web)] == ["Directly"]
+
+
+async def test_who_tolerates_a_taint_stays_for_so_long(fleet: Fleet) -> None:
+    async with running(fleet):
+        for_ever = await fleet.bind("ever", {"clusterTolerations": [TOLERATES]})
+        hour = {"clusterTolerations": [{**TOLERATES, "tolerationSeconds": 3600}]}
+        for_an_hour = await fleet.bind("hour", hour)
+        moment = {"clusterTolerations": [{**TOLERATES, "tolerationSeconds": 1}]}
+        for_a_moment = await fleet.bind("moment", moment)
+        for place in (for_ever, for_an_hour, for_a_moment):
+            await fleet.until_told(place, "Success")
+        await taint(fleet, "member1", FAILED)
+        await until_equal(lambda: leaves(fleet, for_a_moment), ["member1"])
+        await settled()
+
+        assert await leaves(fleet, for_ever) == await leaves(fleet, for_an_hour) == []
+
+
+async def test_a_taint_applied_again_without_its_time_keeps_it(fleet: Fleet) -> None:
+    path = ResourcePath(CLUSTERS, name="member1")
+    await taint(fleet, "member1", {**FAILED, "timeAdded": "2026-01-01T00:00:00Z"})
+    await taint(fleet, "member1", FAILED, {"key": "new", "effect": "NoExecute"})
+
+    first, second = (await fleet.hub_client.get(path))["spec"]["taints"]
+
+    assert first["timeAdded"] == "2026-01-01T00:00:00Z"
+    assert second["timeAdded"] > "2026-01-01T00:00:00Z"
+
+
+async def test_without_another_place_it_stays_and_the_task_goes_with_the_taint(
+    fleet: Fleet,
+) -> None:
+    async with running(fleet):
+        only = {"clusterAffinity": {"clusterNames": ["member1"]}}
+        web = await fleet.bind("web", only)
+        await fleet.until_targets(web, {"member1": 2})
+        await taint(fleet, "member1", FAILED)
+        await until_equal(lambda: leaves(fleet, web), ["member1"])
+        await fleet.until_told(web, "NoClusterFit")
+        await settled()
+        assert await fleet.targets(web) == {"member1": 2}
+
+        await untaint(fleet, "member1")
+        await until_equal(lambda: leaves(fleet, web), [])
+        await fleet.until_told(web, "Success")
+        assert await fleet.targets(web) == {"member1": 2}
+
+
+async def lose_most(fleet: Fleet) -> ResourcePath:
+    """Have two of three clusters look dead, and one of them evict everything."""
+    web = await fleet.bind("web", {"replicaScheduling": DYNAMIC}, replicas=6)
+    await fleet.until_targets(web, {"member1": 2, "member2": 2, "member3": 2})
+    await say(fleet, "member1", "Ready", "False")
+    await say(fleet, "member2", "Ready", "Unknown")
+    await taint(fleet, "member1", FAILED)
+    return web
+
+
+def are_suspended() -> float | None:
+    return metrics.REGISTRY.get_sample_value("clusterspace_evictions_suspended")
+
+
+async def test_nobody_is_evicted_while_more_than_half_look_dead(fleet: Fleet) -> None:
+    async with running(fleet):
+        web = await lose_most(fleet)
+
+        async def is_suspended() -> bool:
+            return are_suspended() == 1
+
+        await until(is_suspended)
+        await settled()
+        assert await leaves(fleet, web) == []
+        assert await fleet.targets(web) == {"member1": 2, "member2": 2, "member3": 2}
+
+        await say(fleet, "member2", "Ready", "True")
+        await until_equal(lambda: leaves(fleet, web), ["member1"])
+        assert are_suspended() == 0
+
+
+async def test_without_the_quorum_it_would_have_been(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller, "look_dead", lambda _: "")
+    async with running(fleet):
+        web = await lose_most(fleet)
+
+        await until_equal(lambda: leaves(fleet, web), ["member1"])
+
+
+async def test_nobody_is_evicted_just_after_a_start(fleet: Fleet) -> None:
+    fresh = EvictionSettings(is_on=True, each_second=1000, settle_seconds=3600)
+    async with running(fleet, fresh) as both:
+        web = await fleet.bind("web", {})
+        await fleet.until_told(web, "Success")
+        await taint(fleet, "member1", FAILED)
+
+        async def is_told() -> bool:
+            await both.events.flush()
+            told = await fleet.hub_client.list_objects(ResourcePath(EVENTS, "default"))
+            return any(each["reason"] == "EvictWorkloadFromClusterSuspended" for each in told)
+
+        await until(is_told)
+        await settled()
+        assert await leaves(fleet, web) == []
+
+
+async def test_evictions_begin_one_after_the_other(fleet: Fleet) -> None:
+    slow = EvictionSettings(is_on=True, each_second=0.001, settle_seconds=0)
+    async with running(fleet, slow):
+        places = [await fleet.bind(f"web-{number}", {}) for number in range(4)]
+        for place in places:
+            await fleet.until_told(place, "Success")
+        await taint(fleet, "member1", FAILED)
+
+        async def begun() -> int:
+            return sum([len(await leaves(fleet, place)) for place in places])
+
+        await until_equal(begun, 1)
+        await settled()
+        assert await begun() == 1
+
+
+async def test_a_memory_of_a_taint_that_is_gone_evicts_nobody(fleet: Fleet) -> None:
+    async with running(fleet) as both:
+        web = await fleet.bind("web", {})
+        await fleet.until_told(web, "Success")
+        known = both.clusters.cache.find("member1")
+        assert known is not None
+        caches_state = with_value(known, [FAILED], "spec", "taints")
+        await settled()
+        eviction = controller.state_of(caches_state)
+        assert eviction.taints
+        # Only the memory has the taint; the hub does not.
+        beside = both.reconciler
+        assert isinstance(beside, Eviction)
+        beside._states["member1"] = eviction
+        await beside.reconcile(controller.request_for(web.key))
+
+        assert await leaves(fleet, web) == []
+
+
+@pytest.mark.parametrize(
+    "point",
+    [CrashPoint(write, is_after) for write in (1, 2) for is_after in (False, True)],
+    ids=str,
+)
+async def test_killed_at_any_write_it_ends_where_it_would_have(
+    fleet: Fleet, point: CrashPoint
+) -> None:
+    web = await fleet.bind("web", {"replicaScheduling": DYNAMIC}, replicas=6)
+    async with running_scheduler(fleet.hub_client):
+        await fleet.until_told(web, "Success")
+    await taint(fleet, "member1", FAILED)
+
+    async def go_on(life: Running) -> None:
+        """Report until the task is gone, or whoever works on it is."""
+        assert life.beside is not None
+        while not life.beside.done():
+            if await fleet.targets(web) == {"member2": 3, "member3": 3}:
+                await report(fleet, web)
+                if not await leaves(fleet, web):
+                    return
+            await asyncio.sleep(0.02)
+
+    async with running(fleet, writer=CrashingClient(fleet.hub_client, point)) as first:
+        await go_on(first)
+        assert first.beside is not None
+        if first.beside.done():
+            assert isinstance(first.beside.exception(), Killed)
+    async with running(fleet) as second:
+        await go_on(second)
+        await settled()
+
+    assert await fleet.targets(web) == {"member2": 3, "member3": 3}
+    assert await leaves(fleet, web) == []
+
+
+# -- ClusterTaintPolicy ------------------------------------------------------------------------
+
+
+def asking(condition_type: str, *values: str) -> Object:
+    return {"conditionType": condition_type, "operator": "In", "statusValues": list(values)}
+
+
+def taint_policy(name: str = "network", **spec: Any) -> Object:
+    return {
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "ClusterTaintPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "targetClusters": {"clusterNames": ["member2"]},
+            "addOnConditions": [asking("NetworkReady", "False", "Unknown")],
+            "removeOnConditions": [asking("NetworkReady", "True")],
+            "taints": [{"key": "testing/network-not-ready", "effect": "NoSchedule"}],
+            **spec,
+        },
+    }
+
+
+@asynccontextmanager
+async def tainting(fleet: Fleet, *, may_evict: bool = False) -> AsyncGenerator[Running]:
+    def policies(caches: HubCaches, events: EventRecorder) -> ClusterTaintPolicies:
+        hub = fleet.hub_client
+        return ClusterTaintPolicies(hub, caches, events, SystemClock(), may_evict=may_evict)
+
+    async with running_scheduler(fleet.hub_client, beside=policies) as both:
+        yield both
+
+
+async def create_policy(fleet: Fleet, policy: Object) -> None:
+    await fleet.hub_client.create(ResourcePath(CLUSTER_TAINT_POLICIES), policy)
+
+
+async def test_taint_should_be_added_and_removed_upon_single_condition_match(
+    fleet: Fleet,
+) -> None:
+    async with tainting(fleet) as both:
+        await create_policy(fleet, taint_policy())
+        for name in ("member1", "member2"):
+            await say(fleet, name, "NetworkReady", "False")
+        wanted = {"testing/network-not-ready:NoSchedule"}
+        await until_equal(lambda: taints(fleet, "member2"), wanted)
+        await settled()
+        assert await taints(fleet, "member1") == set()
+        await say(fleet, "member2", "NetworkReady", "True")
+        await until_equal(lambda: taints(fleet, "member2"), set())
+        await both.events.flush()
+
+    told = await fleet.hub_client.list_objects(ResourcePath(EVENTS, "default"))
+    assert "TaintClusterSucceed" in {each["reason"] for each in told}
+
+
+async def test_taint_should_be_added_and_removed_upon_multi_conditions_match(
+    fleet: Fleet,
+) -> None:
+    both_bad = [asking("NetworkReady", "False"), asking("StorageReady", "False")]
+    both_good = [asking("NetworkReady", "True"), asking("StorageReady", "True")]
+    policy = taint_policy(addOnConditions=both_bad, removeOnConditions=both_good)
+    wanted = {"testing/network-not-ready:NoSchedule"}
+    async with tainting(fleet):
+        await create_policy(fleet, policy)
+        await say(fleet, "member2", "NetworkReady", "False")
+        await settled()
+        assert await taints(fleet, "member2") == set()
+        await say(fleet, "member2", "StorageReady", "False")
+        await until_equal(lambda: taints(fleet, "member2"), wanted)
+        await say(fleet, "member2", "StorageReady", "True")
+        await settled()
+        assert await taints(fleet, "member2") == wanted
+        await say(fleet, "member2", "NetworkReady", "True")
+        await until_equal(lambda: taints(fleet, "member2"), set())
+
+
+async def test_multiple_taints_should_be_added_and_removed_upon_conditions_match(
+    fleet: Fleet,
+) -> None:
+    two = [{"key": "a", "effect": "NoSchedule"}, {"key": "b", "effect": "NoExecute"}]
+    async with tainting(fleet, may_evict=True):
+        await taint(fleet, "member2", {"key": "mine", "effect": "NoSchedule"})
+        await create_policy(fleet, taint_policy(taints=two))
+        await say(fleet, "member2", "NetworkReady", "Unknown")
+        wanted = {"a:NoSchedule", "b:NoExecute", "mine:NoSchedule"}
+        await until_equal(lambda: taints(fleet, "member2"), wanted)
+        await say(fleet, "member2", "NetworkReady", "True")
+        await until_equal(lambda: taints(fleet, "member2"), {"mine:NoSchedule"})
+
+
+async def test_taints_that_evict_are_not_set_unless_evictions_are_on(fleet: Fleet) -> None:
+    two = [{"key": "a", "effect": "NoSchedule"}, {"key": "b", "effect": "NoExecute"}]
+    async with tainting(fleet) as both:
+        await create_policy(fleet, taint_policy(taints=two))
+        await say(fleet, "member2", "NetworkReady", "False")
+        await until_equal(lambda: taints(fleet, "member2"), {"a:NoSchedule"})
+        await both.events.flush()
+
+    told = await fleet.hub_client.list_objects(ResourcePath(EVENTS, "default"))
+    why = [each["message"] for each in told if each["reason"] == "TaintClusterFailed"]
+    assert why
+    assert "--enable-no-execute-taint-eviction" in why[0]
+
+
+async def test_a_policy_that_cannot_be_meant_is_refused(fleet: Fleet) -> None:
+    twice = [{"key": "a", "effect": "NoSchedule"}, {"key": "a", "effect": "NoSchedule"}]
+    wrong = [{"conditionType": "Ready", "operator": "Is", "statusValues": ["True"]}]
+    with pytest.raises(Invalid) as refused:
+        await create_policy(fleet, taint_policy(taints=twice, addOnConditions=wrong))
+
+    assert "spec.taints[1]" in str(refused.value)
+    assert "spec.addOnConditions[0].operator" in str(refused.value)
