@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, cast
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.apis.affinities import read_affinity, traits_of
 from clusterspace.apis.clusters import CLUSTERS, conditions_of, taints_of
 from clusterspace.apis.policies import CLUSTER_TAINT_POLICIES
 from clusterspace.client.requests import ResourcePath
@@ -25,7 +26,6 @@ from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, Update
 from clusterspace.errors import MalformedSelector
 from clusterspace.fleet.propagation.eviction.decisions import NO_EXECUTE
-from clusterspace.fleet.propagation.scheduler.demands import read_affinity, traits_of
 from clusterspace.fleet.propagation.scheduler.filters import taint_text
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import (
