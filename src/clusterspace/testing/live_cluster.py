@@ -208,14 +208,23 @@ class LiveCluster:
         """Wait until every workload has all its pods.
 
         `is_over` waits for autoscalers and Jobs as well: from then on nothing happens by itself.
-        On a member without a kubelet somebody must run the pods, see `run_pods`: nothing measures
-        them there, and no Job ends.
+        On a member without nodes nobody runs the pods but `run`; nothing measures them there, and
+        no Job ends.
         """
 
         async def is_running() -> bool:
             return not await self._lacking(member, is_over=is_over)
 
         await until(is_running, seconds, explain=lambda: self._lacking(member, is_over=is_over))
+
+    async def run(self, member: ClusterClient, seconds: float = 120.0) -> None:
+        """Run the pods of a member without nodes, until every workload has all of its own."""
+
+        async def is_running() -> bool:
+            await run_pods(member)
+            return not await self._lacking(member, is_over=False)
+
+        await until(is_running, seconds, explain=lambda: self._lacking(member, is_over=False))
 
     async def _lacking(self, member: ClusterClient, *, is_over: bool) -> list[str]:
         """Return the workloads that do not have all their pods."""

@@ -181,9 +181,9 @@ class Fleet:
         running = running_sim_member(name, self.directory / name, nodes=nodes)
         return await self.stack.enter_async_context(running)
 
-    async def add_kubernetes(self, name: str) -> Side:
-        """Start a real cluster; skip the test, by name, where there is none."""
-        running = running_kubernetes(name, self.directory / name)
+    async def add_kubernetes(self, name: str, *more: str) -> Side:
+        """Start a real cluster, with more controllers; skip the test, by name, where none is."""
+        running = running_kubernetes(name, self.directory / name, *more)
         return await self.stack.enter_async_context(running)
 
     @asynccontextmanager
@@ -255,12 +255,12 @@ async def running_sim_member(name: str, directory: Path, *, nodes: int = 0) -> A
 
 
 @asynccontextmanager
-async def running_kubernetes(name: str, directory: Path) -> AsyncGenerator[Side]:
-    """Run a real cluster, with the controllers below; skip the test where there is none."""
+async def running_kubernetes(name: str, directory: Path, *more: str) -> AsyncGenerator[Side]:
+    """Run a real cluster, with `CONTROLLERS` and more; skip the test where there is none."""
     directory.mkdir(exist_ok=True)  # noqa: ASYNC240 - nobody waits yet
     async with (
         real_server_for_test(directory, name=name) as real,
-        real_controllers_for_test(real, directory, *CONTROLLERS),
+        real_controllers_for_test(real, directory, *CONTROLLERS, *more),
         client_for_test(real.settings) as client,
     ):
         yield Side(real.settings, client)
