@@ -17,6 +17,7 @@ from tests.component.migration.living import (
 )
 
 from clusterspace.aio.clocks import SystemClock
+from clusterspace.controllers.leases import LeaseTimings
 from clusterspace.errors import NotServed
 from clusterspace.fleet.execution.takeover import is_managed
 from clusterspace.fleet.migration.ownership import OwnerKind, owner_of
@@ -35,6 +36,7 @@ from clusterspace.testing.stage import Side, running_fleet, until_ready
 
 RECONCILED = (OwnerKind.ARGO_CD, OwnerKind.FLUX, OwnerKind.OPERATOR)
 PATIENCE = 600.0
+LEASE = LeaseTimings(lease_seconds=600.0, renew_seconds=400.0, retry_seconds=2.0)
 CONTROLLERS = (
     "statefulset-controller",
     "daemonset-controller",
@@ -80,11 +82,7 @@ def _at_rest(live: Object) -> Object:
 @asynccontextmanager
 async def living(directory: Path, count: int, *, is_real: bool = False) -> AsyncGenerator[Living]:
     live = live_cluster(count)
-    async with (
-        running_fleet(directory) as fleet,
-        sidecar_injector() as injector,
-        fleet.controllers(),
-    ):
+    async with running_fleet(directory) as fleet, sidecar_injector() as injector:
         west: Side
         if is_real:
             west = await fleet.add_kubernetes(WEST, *CONTROLLERS)
@@ -94,9 +92,11 @@ async def living(directory: Path, count: int, *, is_real: bool = False) -> Async
             west = await fleet.add_sim(WEST, nodes=max(2, live.pods // 60))
             await live.load(west.client, injector)
             await live.until_running(west.client, PATIENCE)
-        await fleet.join(WEST, west)
-        await until_ready(fleet, WEST)
-        yield Living(Site(fleet, west), live)
+        # Hub, controllers and member share this event loop, which is often busy for seconds.
+        async with fleet.controllers(lease=LEASE):
+            await fleet.join(WEST, west)
+            await until_ready(fleet, WEST)
+            yield Living(Site(fleet, west), live)
 
 
 async def take_and_give_back(living: Living) -> Report:

@@ -26,6 +26,7 @@ from clusterspace.errors import (
     ApiError,
     CannotProve,
     ClusterError,
+    ClusterMisbehaved,
     Expired,
     Forbidden,
     NotFound,
@@ -53,6 +54,8 @@ AUTOSCALER: Final = "HorizontalPodAutoscaler"
 _PAGE: Final = ListOptions(limit=250)
 _ATTEMPTS: Final = 3
 _FEW: Final = 5
+_MOST_OBJECTS: Final = 1_000_000
+"""Of one kind; Kubernetes' own limit for pods is 150,000."""
 _MOST_TEXT: Final = 200
 _NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
 _WHO_AM_I: Final = GroupVersionResource("authentication.k8s.io", "v1", "selfsubjectreviews")
@@ -460,6 +463,9 @@ async def _read_all(
             async for page in member.pages(place, _PAGE):
                 for item in page.items:
                     _read_one(collection, item, seen, unreadable)
+                is_endless = page.head.continue_token and not page.items
+                if is_endless or len(seen) + len(unreadable) > _MOST_OBJECTS:
+                    raise ClusterMisbehaved(member.cluster, f"its list of {place} has no end")
         except Expired:
             # The cluster forgot the moment of the first page while we read. What was read so far
             # is of another moment than what would follow, so all of it is read again.
