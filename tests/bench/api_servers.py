@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import ssl
 import subprocess
 import time
@@ -16,6 +15,8 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.component.hub_wire import ADMIN, TOKENS, HubClient, HubProcess, tls_of
+
+from clusterspace.testing.hubs import free_port
 
 ASSETS = "/usr/local/kubebuilder/bin"
 """Where controller authors have these programs, unless KUBEBUILDER_ASSETS says otherwise."""
@@ -165,13 +166,6 @@ def wait_ready(port: int, tls: ssl.SSLContext) -> None:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.1)
-
-
-def free_port() -> int:
-    """Return a port nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _private_key() -> bytes:

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import ssl
 import subprocess
 import time
@@ -18,6 +17,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+
+from clusterspace.testing.hubs import free_port
 
 TOKEN = "admin-token"
 ASSETS = "/usr/local/kubebuilder/bin"
@@ -50,7 +51,7 @@ class RealKubernetes:
 def running_kubernetes(directory: Path) -> Generator[RealKubernetes]:
     """Run etcd and kube-apiserver; skip the asking test, by name, where they are not installed."""
     etcd, apiserver = _program("etcd"), _program("kube-apiserver")
-    client_port, peer_port, port = _free_port(), _free_port(), _free_port()
+    client_port, peer_port, port = free_port(), free_port(), free_port()
     etcd_url, peer_url = f"http://127.0.0.1:{client_port}", f"http://127.0.0.1:{peer_port}"
     key, tokens = directory / "sa.key", directory / "tokens.csv"
     key.write_bytes(_private_key())
@@ -128,12 +129,6 @@ def _program(name: str) -> str:
     if found is None:
         pytest.skip(f"{name} not found: set KUBEBUILDER_ASSETS to the folder that holds it")
     return found
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _private_key() -> bytes:

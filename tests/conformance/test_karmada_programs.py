@@ -5,7 +5,6 @@ Whoever has them says where in KARMADA_ASSETS; they are not part of this project
 
 import json
 import os
-import socket
 import ssl
 import subprocess
 import sys
@@ -23,6 +22,8 @@ from tests.component.serving.certificates import Authority
 from tests.conformance.hubs import RunningHub, running_hub
 from tests.conformance.sims import Kubectl, RunningSim, running_sim
 
+from clusterspace.testing.hubs import free_port
+
 pytestmark = pytest.mark.slow
 
 PATIENCE = 180.0
@@ -36,12 +37,6 @@ def find_karmada(name: str) -> str:
     if not directory or not program.exists():
         pytest.skip(f"no {name}: set KARMADA_ASSETS to where Karmada's programs are")
     return str(program)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_for(is_so: Callable[[], Any], what: str) -> Any:

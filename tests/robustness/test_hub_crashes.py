@@ -7,7 +7,6 @@ The seed decides everything but the scheduler; a failure prints it. Repeat one w
 import os
 import random
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Generator
@@ -24,6 +23,7 @@ from clusterspace.apiserver import forms
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.store.backups import inspect, read_log
 from clusterspace.apiserver.store.sqlite import SqliteStore
+from clusterspace.testing.hubs import free_port
 from clusterspace.testing.programs import Program
 
 KILLS = 10
@@ -158,12 +158,6 @@ def finish(load: Program, hub: HubProcess, directory: Path) -> None:
     assert code in (0, None), (directory / "load.log").read_text()
     assert hub.stop() == 0
     assert hub.bugs() == []
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def assert_nothing_lost(checker: HubChecker, kills: int) -> None:

@@ -1,7 +1,10 @@
 """API servers for tests: our hub in this event loop, a real kube-apiserver where there is one."""
 
 import asyncio
+import contextlib
+import functools
 import os
+import secrets
 import shutil
 import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -61,6 +64,10 @@ _SIGNING: Final = (
     ("key", "key"),
 )
 _TOKEN: Final = "admin-token"  # noqa: S105 - of a server that lives as long as a test
+_LOWEST_PORT: Final = 15_000
+_EPHEMERAL_START: Final = 32_768
+_PORT_TRIES: Final = 1_000
+_given_ports: set[int] = set()
 _START_SECONDS: Final = 150.0
 """A kube-apiserver is ready after three; on a machine with much else to do it took over 60."""
 
@@ -383,6 +390,27 @@ def _private_key() -> bytes:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port for a program that is about to start; nobody else is given it meanwhile.
+
+    Connections, and servers to which any port will do, get theirs from the ephemeral range, many
+    in a second while tests run. One from there may be somebody else's by the time the program has
+    started, so it is from below that range, and never the same again for this process.
+    """
+    for _ in range(_PORT_TRIES):
+        port = _LOWEST_PORT + secrets.randbelow(_ephemeral_start() - _LOWEST_PORT)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            if port not in _given_ports:
+                _given_ports.add(port)
+                return port
+    raise RuntimeError(f"no free port after {_PORT_TRIES} tries from {_LOWEST_PORT} on")
+
+
+@functools.cache
+def _ephemeral_start() -> int:
+    try:
+        found = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
+    except FileNotFoundError:  # not Linux: all others begin later than it does
+        return _EPHEMERAL_START
+    # A machine that gives out low ports leaves none to be sure of; these are as good as any.
+    return max(int(found.split()[0]), _LOWEST_PORT + _PORT_TRIES)
