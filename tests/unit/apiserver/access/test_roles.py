@@ -25,6 +25,16 @@ def aggregate(name: str, label: str) -> dict[str, Any]:
     return {**role(name), "aggregationRule": {"clusterRoleSelectors": [selector]}}
 
 
+def test_no_right_waits_for_an_account_or_a_program_that_is_not_there() -> None:
+    # What docs/kubernetes-compatibility.md says: rights of controllers that do not run here would
+    # be for whoever may make an account of their name.
+    assert not [each.name for each in ROLES if each.name.startswith("system:controller:")]
+    for binding in BINDINGS:
+        kinds = {each["kind"] for each in binding.as_object()["subjects"]}
+        assert "ServiceAccount" not in kinds, binding.name
+        assert not any(user.startswith("system:kube-") for user in binding.users), binding.name
+
+
 def test_a_complete_role_stays_the_same_object() -> None:
     assert complete(DISCOVERY, DISCOVERY) is DISCOVERY
 
