@@ -17,6 +17,8 @@ from tests.component.placement_site import (
 )
 
 from clusterspace.apis.clusters import CLUSTERS, WORKS
+from clusterspace.apis.fleet_overrides import RESOURCE_OVERRIDES
+from clusterspace.apis.fleet_overrides import RESOURCE_SNAPSHOTS as OVERRIDE_SNAPSHOTS
 from clusterspace.apis.fleet_placements import (
     FLEET_BINDINGS,
     PLACEMENTS,
@@ -25,7 +27,8 @@ from clusterspace.apis.fleet_placements import (
 )
 from clusterspace.apis.works import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
 from clusterspace.client.requests import ResourcePath
-from clusterspace.kube.objects import name_of, resource_version_of, with_metadata
+from clusterspace.kube.objects import Object, name_of, resource_version_of, with_metadata
+from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.crashes import CrashingClient, CrashPoint
 from clusterspace.testing.settled import settled
 from clusterspace.testing.steps import stop, until
@@ -99,6 +102,55 @@ async def test_a_placement_killed_at_any_write_ends_the_same(site: PlacementSite
     for write in range(1, counting.writes + 1, 4):
         point = CrashPoint(write, is_after=write % 8 == 1)
         await story(site, f"app-{write}", CrashingClient(site.hub, point))
+
+
+def resource_override(app: str, value: str) -> Object:
+    """Return an override of what the story places, as KubeFleet's first version has it."""
+    selector = {"group": "", "version": "v1", "kind": "ConfigMap", "name": "settings"}
+    patch = {"op": "replace", "path": "/data/v", "value": value}
+    rule = {"clusterSelector": {"clusterSelectorTerms": []}, "jsonPatchOverrides": [patch]}
+    return {
+        "apiVersion": "placement.kubernetes-fleet.io/v1alpha1",
+        "kind": "ResourceOverride",
+        "metadata": {"name": "ro", "namespace": app},
+        "spec": {"resourceSelectors": [selector], "policy": {"overrideRules": [rule]}},
+    }
+
+
+async def overriding(site: PlacementSite, app: str, dying: CrashingClient) -> None:
+    """Place something overridden, override it otherwise, and no longer."""
+    first = GroupVersionResource(RESOURCE_OVERRIDES.group, "v1alpha1", "resourceoverrides")
+    path = ResourcePath(first, app, "ro")
+    await site.app("settings", name=app)
+    await site.put(first, resource_override(app, "a"))
+    async with living(site, dying):
+        await site.place(placement(app, namespace_selector(app)))
+        await site.until_data("east", "settings", {"v": "a"}, app)
+        spec = resource_override(app, "b")["spec"]
+        await site.change(path, lambda held: {**held, "spec": spec})
+        await site.until_data("east", "settings", {"v": "b"}, app)
+        await site.delete(path)
+        await site.until_data("east", "settings", {"v": "1"}, app)
+
+        async def are_gone() -> bool:
+            return not await site.hub.list_objects(ResourcePath(OVERRIDE_SNAPSHOTS, app))
+
+        await until(are_gone)
+        await site.delete(ResourcePath(PLACEMENTS, "", app))
+        await site.until_data("east", "settings", None, app)
+
+
+async def test_an_override_comes_changes_and_goes(site: PlacementSite) -> None:
+    await overriding(site, "over", CrashingClient(site.hub))
+
+
+@pytest.mark.slow
+async def test_an_override_killed_at_any_write_ends_the_same(site: PlacementSite) -> None:
+    counting = CrashingClient(site.hub)
+    await overriding(site, "over-0", counting)
+    for write in range(1, counting.writes + 1, 3):
+        point = CrashPoint(write, is_after=write % 2 == 1)
+        await overriding(site, f"over-{write}", CrashingClient(site.hub, point))
 
 
 async def versions(site: PlacementSite) -> dict[str, str]:
