@@ -204,16 +204,20 @@ async def plan_of(site: Site, **request: Any) -> MigrationPlan:
 
 
 async def apply_plan(
-    site: Site, plan: MigrationPlan, *, hub: Client | None = None, **options: Any
+    site: Site,
+    plan: MigrationPlan,
+    *,
+    hub: Client | None = None,
+    member: Client | None = None,
+    **options: Any,
 ) -> Counter[State]:
     """Carry a plan out, as the command does; with another client of the hub, if one is given."""
     store = MigrationStore(hub or site.hub, plan.name)
     await store.begin(plan)
     cluster = await site.fleet.cluster(WEST)
     judge = await make_judge(site.hub, site.member, cluster, plan.name, 8)
-    application = Application(
-        store, site.member, judge, ApplyOptions(patience=30.0, **options), SystemClock()
-    )
+    carried_out = ApplyOptions(patience=30.0, **options)
+    application = Application(store, member or site.member, judge, carried_out, SystemClock())
     return await application.run()
 
 

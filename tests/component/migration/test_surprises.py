@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ import pytest_asyncio
 from tests.component.migration.living import (
     KUBECTL,
     SHOP,
+    WEST,
     Site,
     apply_plan,
     living_cluster,
@@ -22,12 +24,15 @@ from clusterspace.apis import stamps
 from clusterspace.apis.migrations import MIGRATIONS
 from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.client.requests import ResourcePath
-from clusterspace.client.resources import WriteOptions
-from clusterspace.errors import CannotMigrate
+from clusterspace.client.resources import ClusterClient, WriteOptions
+from clusterspace.client.settings import AuthInfo
+from clusterspace.errors import CannotMigrate, ClusterUnreachable
 from clusterspace.fleet.execution.takeover import is_managed
 from clusterspace.fleet.migration.plan import Allow, MigrationPlan, PlanItem, Verdict
+from clusterspace.fleet.migration.planning import PlanRequest, plan_cluster
 from clusterspace.fleet.migration.progress import MigrationStore, State
 from clusterspace.kube.objects import (
+    Object,
     annotations_of,
     find_at,
     labels_of,
@@ -43,6 +48,7 @@ from clusterspace.testing.builders import (
     config_map,
     namespace,
 )
+from clusterspace.testing.hubs import client_for_test
 from clusterspace.testing.settled import settled
 from clusterspace.testing.steps import delete, edit, until
 
@@ -336,3 +342,67 @@ async def test_what_this_hub_keeps_already_is_no_part_of_a_second_plan(site: Sit
     titles = {each.title for each in second.spec.items}
     assert titles <= {f"Namespace {SHOP}"}
     assert "this hub keeps it already" in {each.reason for each in second.spec.left}
+
+
+class MortalMember(ClusterClient):
+    """A member that does not answer any more after some requests."""
+
+    def __init__(self, inner: ClusterClient, requests: int) -> None:
+        super().__init__(inner.connection)
+        self.left = requests
+
+    async def find(self, place: ResourcePath) -> Object | None:
+        self.left -= 1
+        if self.left < 0:
+            raise ClusterUnreachable(WEST, "connection refused", was_sent=False)
+        return await super().find(place)
+
+
+async def test_a_member_that_dies_in_the_middle_loses_nothing(site: Site) -> None:
+    plan = await plan_of(site)
+
+    with pytest.raises(
+        CannotMigrate, match="are taken, and nothing is lost: `clusterspace"
+    ) as told:
+        await apply_plan(site, plan, member=MortalMember(site.member, 6), at_once=1)
+
+    assert "connection refused" in str(told.value)
+    assert (await apply_plan(site, plan)) == Counter({State.TAKEN: len(plan.taken)})
+
+
+async def test_rights_that_are_missing_are_said_for_each_kind_and_object(site: Site) -> None:
+    rules = [
+        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list"]},
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "update"]},
+        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list"]},
+    ]
+    meta = {"name": "looker"}
+    role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": meta, "rules": rules}
+    account = {"kind": "ServiceAccount", "name": "looker", "namespace": "default"}
+    binding = {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": meta,
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "looker"},
+        "subjects": [account],
+    }
+    accounts = ResourcePath(GroupVersionResource("", "v1", "serviceaccounts"), "default")
+    await site.member.create(
+        accounts, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
+    )
+    for kind, each in (("clusterroles", role), ("clusterrolebindings", binding)):
+        await site.member.create(ResourcePath(GroupVersionResource(RBAC, "v1", kind)), each)
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    given = await site.member.create(accounts.named("looker").with_subresource("token"), request)
+    identity = AuthInfo(token=given["status"]["token"])
+    async with client_for_test(replace(site.west.settings, identity=identity)) as looker:
+        asked = PlanRequest("west-1", WEST, namespaces=frozenset({SHOP}))
+        plan = await plan_cluster(site.hub, looker, asked, 0.0)
+
+    unread = {each.resource: each.reason for each in plan.spec.unread}
+    assert "forbidden" in unread["secrets"]
+    assert entry(plan, "ConfigMap shop/settings").take
+    web = entry(plan, "Deployment shop/web")
+    assert (web.verdict, web.take) == (Verdict.REFUSED, False)
+    assert "the member refuses it: " in web.reason
+    assert "forbidden" in web.reason

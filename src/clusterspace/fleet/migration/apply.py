@@ -34,8 +34,10 @@ from clusterspace.client.resources import Client, DeleteOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.errors import (
     AlreadyExists,
+    ApiError,
     BadRequest,
     CannotMigrate,
+    ClusterError,
     Conflict,
     Forbidden,
     Invalid,
@@ -137,6 +139,16 @@ class Application:
         except CannotMigrate as error:
             await self._tell(Phase.STOPPED, str(error))
             raise
+        except (ClusterError, Forbidden) as error:
+            taken = count_states(self._chunks)[State.TAKEN]
+            why = (
+                f"{error}; {taken} of {record.items} are taken, and nothing is lost: "
+                f"`clusterspace migrate apply {record.name}` goes on"
+            )
+            # It may be the hub that does not answer: then nobody can be told but whoever waits.
+            with suppress(ClusterError, ApiError):
+                await self._tell(Phase.STOPPED, why)
+            raise CannotMigrate(why) from error
         await self._trim_policies()
         counts = count_states(self._chunks)
         is_over = not counts[State.PENDING] and not counts[State.TAKING]
