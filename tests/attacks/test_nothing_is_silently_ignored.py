@@ -160,7 +160,6 @@ async def test_a_kind_that_only_another_projects_controllers_act_on_is_told(
 
 
 POLICY_ASKS: dict[str, dict[str, Any]] = {
-    "spec.preemption: Always": {"preemption": "Always"},
     "spec.schedulePriority": {
         "schedulePriority": {
             "priorityClassSource": "KubePriorityClass",

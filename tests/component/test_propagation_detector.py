@@ -170,6 +170,34 @@ async def test_a_better_policy_does_not_take_over(hub_client: ClusterClient, spa
         await until(lambda: follows(hub_client, space, "web", "all"))
 
 
+async def test_preempted_by_a_higher_priority_and_given_back_by_a_lower_one(
+    hub_client: ClusterClient, space: str
+) -> None:
+    by_name = config_maps(name="web")
+    low = policy("low", space, by_name, priority=1, preemption="Always")
+    high = policy("high", space, by_name, priority=2, preemption="Always")
+    other = {"clusterAffinity": {"clusterNames": ["elsewhere"]}}
+
+    async def follows(name: str) -> None:
+        async def holds() -> bool:
+            places = (template(space), binding(space))
+            claims = [claim_of(await hub_client.find(each) or {}) for each in places]
+            return [each and each.name for each in claims] == [name, name]
+
+        await until(holds)
+
+    async with detecting(hub_client):
+        await create(hub_client, low, config_map("web", namespace=space))
+        await follows("low")
+        await create(hub_client, with_value(high, other, "spec", "placement"))
+        await follows("high")
+        assert (await hub_client.get(binding(space)))["spec"]["placement"] == other
+        await edit(
+            hub_client, pp(space, "high"), lambda held: with_value(held, 0, "spec", "priority")
+        )
+        await follows("low")
+
+
 async def test_a_deleted_policy_leaves_bindings_and_takes_its_marks(
     hub_client: ClusterClient, space: str
 ) -> None:

@@ -272,6 +272,7 @@ REASONS: Final = {
     "ReflectStatusSucceed": "The status of the object on the member is on its Work.",
     "RemoveExecutionSpaceSucceed": "The cluster has left, and its namespace on the hub is gone.",
     "RemovingResources": "What was placed on the member will be removed.",
+    "PreemptPolicySucceed": "A policy took the template from another one.",
     "RescheduleTriggered": "A WorkloadRebalancer has it placed anew.",
     "ResourceAvailable": "Everything is available on every cluster.",
     "ResourceAvailableUnknown": "Some clusters have not told whether everything is available.",

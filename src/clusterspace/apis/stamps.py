@@ -43,6 +43,9 @@ MIGRATION: Final = "migration.clusterspace.io/migration"
 TEMPLATE_UID: Final = "resourcetemplate.karmada.io/uid"
 TEMPLATE_GENERATION: Final = "resourcetemplate.karmada.io/generation"
 TEMPLATE_CLAIMED_BY: Final = "resourcetemplate.karmada.io/claimed-by"
+DELETION_PROTECTED: Final = "resourcetemplate.karmada.io/deletion-protected"
+"""Label: with the value `Always` the hub refuses to delete the object."""
+
 RETAIN_REPLICAS: Final = "resourcetemplate.karmada.io/retain-replicas"
 SKIP_AUTO_PROPAGATION: Final = "namespace.karmada.io/skip-auto-propagation"
 

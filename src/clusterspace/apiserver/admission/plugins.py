@@ -35,6 +35,7 @@ from clusterspace.apiserver.admission.pods import (
 )
 from clusterspace.apiserver.admission.propagation import (
     BindingRules,
+    DeletionProtection,
     FleetOverrideRules,
     PermanentIds,
     PlacementRules,
@@ -140,6 +141,8 @@ def hub_plugins(
         RegistryRules(),
         BindingRules(),
         PermanentIds(),
+        # Copies on members have the label, too; there the hub decides.
+        *((DeletionProtection(),) if is_hub else ()),
         unenforced,  # last: a warning is for who has not been refused
         # What the objects of users say, in kube-apiserver's order.
         MutatingPolicies(access.authorizer),

@@ -27,12 +27,13 @@ from clusterspace.apis.policies import (
 from clusterspace.apis.registries import registry_causes
 from clusterspace.apis.works import template_of, why_not_carried
 from clusterspace.apiserver import forms
-from clusterspace.apiserver.state import Admission, HubState, Plugin
+from clusterspace.apiserver.state import Admission, HubState, Operation, Plugin
 from clusterspace.errors import Cause, Malformed
 from clusterspace.kube import causes, statuses
 from clusterspace.kube.objects import (
     Object,
     find_at,
+    is_being_deleted,
     labels_of,
     metadata_of,
     name_of,
@@ -246,6 +247,28 @@ class BindingRules(Plugin):
         if found:
             raise statuses.invalid(info.group_kind, name_of(binding), found)
         return binding
+
+
+class DeletionProtection(Plugin):
+    """Refuses to delete what its label protects, whoever asks.
+
+    Namespaces end by the same deletes, so one that holds such an object begins to go and waits for
+    the label; and what goes with its owner stays.
+    """
+
+    handles = frozenset({Operation.DELETE})
+
+    async def validate(self, hub: HubState, admission: Admission) -> None:
+        """Refuse the first delete; what is on its way out already goes."""
+        old = admission.old or {}
+        if labels_of(old).get(stamps.DELETION_PROTECTED) != "Always" or is_being_deleted(old):
+            return
+        # Karmada's words, which its clients look for.
+        why = (
+            "This resource is protected, please make sure to remove the label: "
+            f"{stamps.DELETION_PROTECTED}"
+        )
+        raise statuses.forbidden(admission.served.info.group_resource, name_of(old), why)
 
 
 class PermanentIds(Plugin):

@@ -105,11 +105,6 @@ def _asks(value: Any, path: tuple[str, ...], wanted: str) -> bool:
 
 _POLICY_FIELDS: Final = (
     UnheededField(
-        ("spec", "preemption"),
-        "what another policy has claimed stays with that policy, whatever their priorities",
-        value="Always",
-    ),
-    UnheededField(
         ("spec", "schedulePriority"), "bindings are scheduled in the order in which they come"
     ),
     UnheededField(

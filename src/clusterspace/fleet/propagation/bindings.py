@@ -1,8 +1,8 @@
 """Which policy a template follows, and the one binding it has: its claim, its owner, its clusters.
 
 A claim is written on template and binding as labels and annotations. It is sticky: a better policy
-that comes later does not take over. It ends when its policy goes or no longer selects the template;
-then the marks go, and everything placed stays placed.
+that comes later does not take over, unless it says that it preempts. It ends when its policy goes
+or no longer selects the template; then the marks go, and everything placed stays placed.
 """
 
 import uuid
@@ -287,6 +287,18 @@ class Policy:
         """Whether the policy would claim this template if it were free."""
         return not self.is_leaving and self.precision(template) is not Precision.NOT_MEANT
 
+    def preempts(self, followed: "Policy", template: Object) -> bool:
+        """Whether the policy takes a template away from the one that it follows.
+
+        One of the namespace does from any cluster-wide one; otherwise the priority decides.
+        """
+        if self.spec.get("preemption") != "Always" or not self.may_claim(template):
+            return False
+        is_own, was_own = bool(self.claim.namespace), bool(followed.claim.namespace)
+        if is_own != was_own:
+            return is_own
+        return self.priority > followed.priority
+
     def keeps(self, template: Object) -> bool:
         """Whether a template that follows the policy goes on doing so."""
         if self.problem and not self.is_leaving:
@@ -362,13 +374,18 @@ class PolicyIndex:
     def choose(self, template: Object, claim: Claim | None) -> Policy | None:
         """Return the policy a template is to follow: the one it follows, as long as that keeps it.
 
-        Without one it is the best there is, and None when no policy means the template.
+        Unless another preempts that one. Without one it is the best there is, and None when no
+        policy means the template.
         """
         followed = None if claim is None else self.find(claim)
-        if followed is not None and followed.keeps(template):
-            return followed
         own = self._selecting(template, namespace_of(template)) if namespace_of(template) else ()
-        return choose_policy(template, own) or choose_policy(template, self._selecting(template))
+        able, cluster_wide = own, self._selecting(template)
+        if followed is not None and followed.keeps(template):
+            able = [each for each in own if each.preempts(followed, template)]
+            cluster_wide = [each for each in cluster_wide if each.preempts(followed, template)]
+        else:
+            followed = None
+        return choose_policy(template, able) or choose_policy(template, cluster_wide) or followed
 
     def _selecting(self, template: Object, namespace: str = "") -> Iterable[Policy]:
         kind = (namespace, str(template.get("apiVersion")), str(template.get("kind")))

@@ -84,6 +84,7 @@ OWN_MARKS_SECONDS: Final = 1.0
 _APPLIED: Final = "ApplyPolicySucceed"
 _REPLICAS_READ: Final = "GetReplicasSucceed"
 _FAILED: Final = "ApplyPolicyFailed"
+_PREEMPTED: Final = "PreemptPolicySucceed"
 
 
 class Detector(Reconciler):
@@ -154,13 +155,18 @@ class Detector(Reconciler):
         if claim is None and binding is not None and is_own(binding, template):
             claim = claim_of(binding)
         policy = self._index.choose(template, claim)
+        preempted: Policy | None = None
         is_kept = policy is not None and claim is not None and policy.key == claim.key
         if claim is not None and not is_kept:
             # The cache may lag behind the hub: a policy that is missing there may just not have
             # arrived yet. Ending a claim by mistake would unmark everything that is placed.
+            # Nor is a template taken from a policy that, by now, has the higher priority.
             live = await self._hub.find(policy_path(claim))
-            if live is not None and read_policy(live).keeps(template):
-                return RequeueAfter(BEHIND_SECONDS)
+            followed = None if live is None else read_policy(live)
+            if followed is not None and followed.keeps(template):
+                if policy is None or not policy.preempts(followed, template):
+                    return RequeueAfter(BEHIND_SECONDS)
+                preempted = followed
         if policy is None:
             return await self._release(request, template, binding)
 
@@ -175,6 +181,9 @@ class Detector(Reconciler):
         # since, this is a Conflict, and the next attempt claims what they wrote.
         claimed = with_claim(template, policy.claim)
         template = await commit(self._hub, request.path, template, claimed)
+        if preempted is not None:
+            message = f"policy({policy.key}) preempted policy({preempted.key}) successfully"
+            self._events.record(template, _PREEMPTED, message)
         # Killed here, the template is claimed and has no binding. The next process takes every
         # template for edited, and so comes past this point even if the policy is lazy.
         if not policy.is_lazy or is_edited:

@@ -141,3 +141,42 @@ def test_the_winner_does_not_depend_on_the_order_policies_came_in(
         assert all(
             (each.priority, each.precision(WEB)) <= rank for each in several if each.may_claim(WEB)
         )
+
+
+@pytest.mark.parametrize(
+    ("policies", "winner"),
+    [
+        pytest.param(
+            (own("low"), own("high", priority=1, preemption="Always")),
+            "shop/high",
+            id="High-priority PropagationPolicy preempts low-priority PropagationPolicy",
+        ),
+        pytest.param((own("low"), own("high", priority=1)), "shop/low", id="only if it says so"),
+        pytest.param(
+            (own("low"), own("equal", preemption="Always")), "shop/low", id="not by equal priority"
+        ),
+        pytest.param(
+            (own("low"), wide("high", priority=9, preemption="Always")),
+            "shop/low",
+            id="never a cluster-wide one",
+        ),
+        pytest.param(
+            (own("low", priority=2), own("was-high", priority=1, preemption="Always")),
+            "shop/low",
+            id="reduced priority",
+        ),
+    ],
+)
+def test_a_policy_that_preempts_takes_what_another_has(
+    policies: tuple[Policy, ...], winner: str
+) -> None:
+    assert chosen(*policies, held=policies[0].claim) == winner
+
+
+def test_propagation_policy_preempts_cluster_propagation_policy() -> None:
+    low, high = wide("low", priority=9), wide("high", priority=10, preemption="Always")
+
+    assert chosen(low, own("own", preemption="Always"), held=low.claim) == "shop/own"
+    assert chosen(low, own("own"), held=low.claim) == "low"
+    assert chosen(low, high, held=low.claim) == "high"
+    assert chosen(low, high, own("own", preemption="Always"), held=low.claim) == "shop/own"
