@@ -286,29 +286,30 @@ def lose_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("plant", "complaint"),
+    ("plant", "watchers", "complaint"),
     [
-        (share_with_everybody, "without a right to"),
-        (review_nobody, "without a right to"),
-        (keep_nothing_for_who_comes_late, "its log has|promises"),
-        (repeat_what_was_listed, "its log has|promises|goes back"),
-        (lose_what_does_not_fit, "its log has|promises"),
-        (forget_the_version, "not as it was|instead of"),
-        (remember_for_all, "without a right to|promised"),
-        (remember_for_each, "promised"),
-        (leave_out_what_is_new, "instead of"),
-        (take_what_is_there_now, "instead of"),
+        (share_with_everybody, 4, "without a right to"),
+        (review_nobody, 4, "without a right to"),
+        (keep_nothing_for_who_comes_late, 4, "its log has|promises"),
+        (repeat_what_was_listed, 4, "its log has|promises|goes back"),
+        (lose_what_does_not_fit, 4, "its log has|promises"),
+        (forget_the_version, 0, "not as it was|instead of"),
+        (remember_for_all, 0, "without a right to|promised"),
+        (remember_for_each, 0, "promised"),
+        (leave_out_what_is_new, 0, "instead of"),
+        (take_what_is_there_now, 0, "instead of"),
     ],
 )
 async def test_a_planted_bug_is_found(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     plant: Callable[[pytest.MonkeyPatch], None],
+    watchers: int,
     complaint: str,
 ):
     plant(monkeypatch)
 
-    fleet = await play(tmp_path, Run(3, 200, pause=0.03), new_seed())
+    fleet = await play(tmp_path, Run(3, 200, watchers=watchers, pause=0.03), new_seed())
 
     wanted = complaint.split("|")
     found = fleet.problems()
