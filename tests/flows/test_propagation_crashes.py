@@ -17,6 +17,17 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SHARES = (0.15, 0.5, 0.85)
 """How far into the story it is killed."""
+POINTS = tuple(
+    pytest.param(
+        share,
+        is_after,
+        id=f"{share}-{'after' if is_after else 'before'}",
+        # Every share, before and after, by Push and by Pull; but not all of them with all.
+        marks=[pytest.mark.slow] if is_after != (index % 2 == 1) else [],
+    )
+    for index, share in enumerate(SHARES)
+    for is_after in (False, True)
+)
 
 
 @dataclass
@@ -39,8 +50,7 @@ async def told(
         yield Told(fleet, usual, fuse.writes)
 
 
-@pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize(("share", "is_after"), POINTS)
 async def test_killed_at_a_write_it_ends_where_it_would_have(
     told: Told, share: float, *, is_after: bool
 ) -> None:
