@@ -157,12 +157,6 @@ async def test_a_live_cluster_is_taken_in_and_given_back(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-async def test_five_thousand_objects_are_taken_in_and_given_back(tmp_path: Path) -> None:
-    async with living(tmp_path, 5000) as site:
-        await take_and_give_back(site)
-
-
-@pytest.mark.slow
 async def test_three_hundred_objects_of_a_kubernetes_are_taken_in_and_given_back(
     tmp_path: Path,
 ) -> None:

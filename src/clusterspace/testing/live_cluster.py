@@ -25,7 +25,7 @@ from aiohttp import web
 
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, PatchType, WriteOptions
-from clusterspace.errors import AlreadyExists, ApiError, Conflict, NotServed
+from clusterspace.errors import AlreadyExists, ApiError, ClusterTimeout, Conflict, NotServed
 from clusterspace.fleet.migration.ownership import OwnerKind
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import (
@@ -235,7 +235,10 @@ class LiveCluster:
             mine = {each.path.key for each in self.of_kind(kind)}
             if not mine or (kind in ("HorizontalPodAutoscaler", "Job") and not is_over):
                 continue
-            found = await member.list_objects(ResourcePath(_RESOURCES[kind]))
+            try:
+                found = await member.list_objects(ResourcePath(_RESOURCES[kind]))
+            except ClusterTimeout as error:
+                return [str(error)]  # busy with what is waited for
             lacking += [
                 f"{kind} {namespace_of(each)}/{name_of(each)}"
                 for each in found
