@@ -148,7 +148,10 @@ async def state_of(client: ClusterClient, *, is_whole: bool = True) -> dict[str,
                 # on and taken off.
                 hidden = ("resourceVersion", "managedFields", "generation")
                 kept = {key: value for key, value in metadata.items() if key not in hidden}
-                each = without_value({**each, "metadata": kept}, "status", "observedGeneration")
+                each = {**each, "metadata": kept}
+                if resource != PODS:
+                    # Controllers of the member go on writing it, whoever looks after the object.
+                    each = without_value(each, "status")
             found[f"{resource.resource} {metadata.get('namespace', '')}/{name_of(each)}"] = each
     return found
 
