@@ -1,6 +1,7 @@
 """Another user of the machine runs `ps`: what programs are called with holds no secrets."""
 
 import asyncio
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -89,6 +90,29 @@ def test_a_token_on_the_command_line_works_with_a_warning() -> None:
     assert "can read --token in the list of processes" in called.output
     assert "/nowhere: there is no such file" in called.output
     assert TOKEN not in called.output
+
+
+@pytest.mark.skipif(not PROC.exists(), reason="processes are not shown in /proc here")
+@pytest.mark.parametrize("form", ["--token {}", "--token={}"])
+async def test_a_token_on_the_command_line_is_gone_from_it_once_it_was_read(
+    tmp_path: Path, form: str
+) -> None:
+    """As programs call it that took the printed command apart."""
+    kubeconfig = tmp_path / "kubeconfig"
+    os.mkfifo(kubeconfig)  # it reads this next, and waits
+    words = (*REGISTER[:-1], str(kubeconfig), *form.format(TOKEN).split())
+    agent = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "clusterspace", *words, stderr=asyncio.subprocess.PIPE
+    )
+    with await asyncio.to_thread(kubeconfig.open, "w") as file:
+        shown = (PROC / str(agent.pid) / "cmdline").read_bytes()
+        file.write("kind: Config\n")
+    _, said = await agent.communicate()
+
+    assert b"--cluster-name\0west" in shown
+    assert TOKEN.encode() not in shown
+    assert said.decode().count("can read --token") == 1  # and it goes on with the token
+    assert b"A token is needed" not in said
 
 
 @pytest.mark.parametrize("way", ["file", "standard input", "variable"])

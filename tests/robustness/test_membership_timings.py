@@ -90,13 +90,10 @@ def test_a_killed_agent_is_unknown_after_forty_seconds_and_its_successor_ready_a
         stack.enter_context(running(tmp_path / "controllers.log", *controllers))
         seconds_until(member.exists)
 
-        given, _, *register = clusterspace(
+        _, *register = clusterspace(
             "token", "create", "west", "--print-register-command", "--kubeconfig", str(kubeconfig)
         ).split()
-        token = tmp_path / "token"
-        token.write_text(given.partition("=")[2])
-        agent = (*register, "--token-file", str(token))
-        agent = (*agent, "--cluster-kubeconfig", str(member), "--local")
+        agent = (*register, "--cluster-kubeconfig", str(member), "--local")
         first = stack.enter_context(running(tmp_path / "agent.log", *agent))
         fleet = Fleet(kubeconfig)
         seconds_until(lambda: len(fleet.table()) > 1 and fleet.ready() == "True")

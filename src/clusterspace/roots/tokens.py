@@ -83,8 +83,19 @@ class NewToken:
         The token is a variable of that one command: what a program is called with is shown to
         everybody on its machine, what it is given to know is not.
         """
+        return f"{TOKEN_VARIABLE}={self.token} {self._register()}"
+
+    @property
+    def command_for_programs(self) -> str:
+        """The command in Karmada's form: programs take it apart and look for `--token`.
+
+        `register` takes the token out of the list of processes as soon as it runs.
+        """
+        return self._register(f"--token {self.token} ")
+
+    def _register(self, token: str = "") -> str:
         return (
-            f"{TOKEN_VARIABLE}={self.token} clusterspace register {self.server} "
+            f"clusterspace register {self.server} {token}"
             f"--discovery-token-ca-cert-hash {self.pin} --cluster-name {self.cluster_name}"
         )
 

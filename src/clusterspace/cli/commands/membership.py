@@ -3,6 +3,7 @@
 Push: the hub reaches the cluster (`join`). Pull: the cluster's agent dials the hub (`register`).
 """
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -28,9 +29,10 @@ from clusterspace.cli.running import run
 if TYPE_CHECKING:
     from clusterspace.fleet.membership.manifests import Location
 
+_TOKEN_VARIABLE: Final = "CLUSTERSPACE_REGISTER_TOKEN"  # noqa: S105 - a name
 _SEEN_BY_ALL: Final = (
     "Warning: everybody on this machine can read --token in the list of processes; "
-    "--token-file or the variable CLUSTERSPACE_REGISTER_TOKEN keep it to yourself."
+    f"--token-file or the variable {_TOKEN_VARIABLE} keep it to yourself."
 )
 
 
@@ -229,12 +231,30 @@ def _read_token(called: click.Context, token: str, token_file: Path | None) -> s
             token = file.read().strip()
     elif called.get_parameter_source("token") is ParameterSource.COMMANDLINE:
         click.echo(_SEEN_BY_ALL, err=True)
+        _hide_token(token)
     elif not token and sys.stdin.isatty():
         token = click.prompt("Token", hide_input=True)
     if not token:
-        variable = "CLUSTERSPACE_REGISTER_TOKEN"
-        raise click.UsageError(f"A token is needed: --token-file, or the variable {variable}.")
+        raise click.UsageError(
+            f"A token is needed: --token-file, or the variable {_TOKEN_VARIABLE}."
+        )
     return token
+
+
+def _hide_token(token: str) -> None:
+    """Begin this program anew without the token in its words: agents run for months.
+
+    Nothing has been done yet; the same process, in the same place, reads it from its environment.
+    """
+    words = list(sys.orig_argv)
+    flag = words.index("--token") if "--token" in words else len(words)
+    if words[flag + 1 : flag + 2] == [token]:
+        del words[flag : flag + 2]
+    elif f"--token={token}" in words:
+        words.remove(f"--token={token}")
+    else:
+        return  # called from within another program, whose words are its own
+    os.execve(sys.executable, words, {**os.environ, _TOKEN_VARIABLE: token})  # noqa: S606 - our own
 
 
 @click.command()

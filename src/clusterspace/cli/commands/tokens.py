@@ -1,5 +1,6 @@
 """`clusterspace token`: what clusters need to register themselves, made, shown and taken back."""
 
+import sys
 from typing import Final
 
 import click
@@ -40,7 +41,12 @@ def create(*, name: str, seconds: int, print_register_command: bool, hub: HubOpt
 
     async def work() -> None:
         made = await create_token(name, hub.settings(), seconds=seconds)
-        click.echo(made.command if print_register_command else made.token)
+        if not print_register_command:
+            click.echo(made.token)
+        elif sys.stdout.isatty():
+            click.echo(made.command)
+        else:
+            click.echo(made.command_for_programs)
 
     run(work)
 
