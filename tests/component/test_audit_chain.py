@@ -399,6 +399,27 @@ async def test_a_disk_that_hangs_holds_up_who_is_audited_and_nobody_else(tmp_pat
     assert found(tmp_path / "audit.log") == []
 
 
+async def test_who_closes_between_two_looks_of_the_thread_is_not_left_waiting(
+    tmp_path: Path,
+) -> None:
+    writer = AuditWriter(AuditLog(tmp_path / "audit.log"))
+
+    class ClosedJustBefore(threading.Event):
+        def clear(self) -> None:
+            writer._closing.set()
+            super().set()
+            super().clear()
+
+    before, writer._awake = writer._awake, ClosedJustBefore()
+    writer.write({"verb": "create", "name": "last"})
+    before.set()  # where the thread waits
+    await asyncio.to_thread(writer._thread.join, 30)
+
+    assert not writer._thread.is_alive()
+    writer.close()
+    assert names_in(tmp_path / "audit.log") == ["last"]
+
+
 async def test_what_cannot_be_encoded_is_a_line_that_is_missed(
     tmp_path: Path, logged_errors: list[str]
 ) -> None:

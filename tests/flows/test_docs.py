@@ -53,8 +53,11 @@ WITHOUT_STEPS = (
     "README.md",
     "comparison.md",
     "fleet-verbs.md",
+    "guides/moves.md",
     "guides/sizing.md",
+    "migration-proofs.md",
     "simulated-member.md",
+    "whose-objects.md",
 )
 NEEDS = {"guides/users-and-logins.md": "openssl"}
 """Programs beside kubectl and our own that a page uses."""

@@ -69,10 +69,11 @@ async def test_a_cluster_registers_from_nothing_and_is_ready_with_its_lease(flee
     async with fleet.controllers(), running_agent(member):
         await until_ready(fleet, "west")
 
-        async def is_untainted() -> bool:
-            return await fleet.taints("west") == set()
+        async def is_taken_in() -> bool:
+            finalizers = find_at(await fleet.cluster("west"), "metadata", "finalizers")
+            return bool(finalizers) and await fleet.taints("west") == set()
 
-        await until(is_untainted)
+        await until(is_taken_in)
 
     cluster = await fleet.cluster("west")
     kube_system = await member.client.get(manifests.namespace_path("kube-system"))

@@ -260,8 +260,10 @@ class AuditWriter:
         is_closing = False
         while not is_closing:
             self._awake.wait()
-            is_closing = self._closing.wait(_GATHER_SECONDS)
+            self._closing.wait(_GATHER_SECONDS)
             self._awake.clear()
+            # Looked at behind the clear: `close` sets both, and may have done so just before it.
+            is_closing = self._closing.is_set()
             while self._events:
                 try:
                     self._log.write(self._events.popleft())
