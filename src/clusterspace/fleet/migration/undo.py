@@ -8,7 +8,6 @@ has. Where they do not, because somebody changed the policy, nothing is done and
 """
 
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -22,7 +21,7 @@ from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, DeleteOptions, ListOptions, Propagation
 from clusterspace.errors import CannotMigrate, Conflict, NotFound, NotServed
 from clusterspace.fleet.execution.takeover import is_managed
-from clusterspace.fleet.migration.apply import all_of, is_of, write_selectors
+from clusterspace.fleet.migration.apply import Progress, all_of, is_of, write_selectors
 from clusterspace.fleet.migration.plan import PlanItem
 from clusterspace.fleet.migration.progress import (
     Chunk,
@@ -62,9 +61,6 @@ class UndoOptions:
     restores: bool = False
     """Whether the member's objects become again what they were, instead of what they are now."""
     patience: float = 120.0
-
-
-Progress = Callable[[Counter[State], int], None]
 
 
 class Undoing:
