@@ -399,25 +399,26 @@ async def test_a_disk_that_hangs_holds_up_who_is_audited_and_nobody_else(tmp_pat
     assert found(tmp_path / "audit.log") == []
 
 
-async def test_who_closes_between_two_looks_of_the_thread_is_not_left_waiting(
-    tmp_path: Path,
-) -> None:
-    writer = AuditWriter(AuditLog(tmp_path / "audit.log"))
+async def test_who_waits_for_a_line_goes_on_when_it_is_in_the_file(tmp_path: Path) -> None:
+    held = HeldLog(tmp_path / "audit.log")
+    writer = AuditWriter(held)
 
-    class ClosedJustBefore(threading.Event):
-        def clear(self) -> None:
-            writer._closing.set()
-            super().set()
-            super().clear()
+    async def ask(name: str) -> bool:
+        writer.write({"verb": "create", "name": name})
+        await writer.written()
+        return name in names_in(tmp_path / "audit.log")
 
-    before, writer._awake = writer._awake, ClosedJustBefore()
-    writer.write({"verb": "create", "name": "last"})
-    before.set()  # where the thread waits
-    await asyncio.to_thread(writer._thread.join, 30)
+    async with asyncio.TaskGroup() as group:
+        asked = [group.create_task(ask(f"web-{number}")) for number in range(200)]
+        await asyncio.sleep(0)
+        assert not any(each.done() for each in asked)
+        asked.pop().cancel()  # its client has gone, and its line is written all the same
+        held.disk.set()
+    await writer.written()
 
-    assert not writer._thread.is_alive()
+    assert all(each.result() for each in asked)
+    assert len(names_in(tmp_path / "audit.log")) == 200
     writer.close()
-    assert names_in(tmp_path / "audit.log") == ["last"]
 
 
 async def test_what_cannot_be_encoded_is_a_line_that_is_missed(
@@ -447,9 +448,8 @@ async def main():
         writer.write({"verb": "create", "name": f"web-{number}"})
         number += 1
         if number % 50 == 0:
-            await asyncio.sleep(0)
-        if number == 2000:
-            print("busy", flush=True)
+            await writer.written()
+            print(number, flush=True)
 
 asyncio.run(main())
 """
@@ -458,13 +458,16 @@ asyncio.run(main())
 def test_what_a_killed_process_leaves_is_whole_and_the_next_one_goes_on(tmp_path: Path) -> None:
     log = tmp_path / "audit.log"
     for _ in range(2):
+        before = len(names_in(log)) if log.exists() else 0
         with subprocess.Popen(
             [sys.executable, "-c", CRASHING, str(log)], stdout=subprocess.PIPE, text=True
         ) as process:
             assert process.stdout is not None
-            assert "busy\n" in iter(process.stdout.readline, "")
+            assert "2000\n" in iter(process.stdout.readline, "")
             process.kill()
+            answered = int([2000, *process.stdout][-1])
         assert found(log) == []
+        assert f"web-{answered - 1}" in names_in(log)[before:]
     written(log, 1)
 
     assert found(log) == []

@@ -11,9 +11,9 @@ from clusterspace.aio.clocks import Clock
 from clusterspace.apiserver.access import audit_chain
 from clusterspace.apiserver.access.audit_chain import Key, Link, Verification
 from clusterspace.apiserver.access.audit_log import AuditLog, AuditWriter
-from clusterspace.apiserver.http.audit_events import failed_login_events
+from clusterspace.apiserver.http.audit_events import at_once, failed_login_events
 from clusterspace.apiserver.http.audit_policy import Policy, default_policy, read_policy
-from clusterspace.apiserver.http.guards import AuditRoom, AuditSink, FailedLogins
+from clusterspace.apiserver.http.guards import AuditSink, AuditWait, FailedLogins
 from clusterspace.errors import UnusableConfiguration, UnusableDirectory
 from clusterspace.roots.config_files import read_document
 from clusterspace.roots.settings import ServerSettings
@@ -30,8 +30,10 @@ class Auditing:
     write: AuditSink
     failed_logins: FailedLogins
     policy: Policy = field(default_factory=default_policy)
-    room: AuditRoom | None = None
+    room: AuditWait = at_once
     """Waits while too much is unwritten."""
+    written: AuditWait = at_once
+    """Waits until all that was handed over is written."""
 
 
 @contextmanager
@@ -50,7 +52,7 @@ def open_audit(settings: ServerSettings, file: Path, clock: Clock) -> Generator[
     failed_logins = FailedLogins(clock, writer.write, failed_login_events(policy, clock))
     # What was counted of failed logins is the last that is written.
     with closing(writer), closing(failed_logins):
-        yield Auditing(writer.write, failed_logins, policy, writer.room)
+        yield Auditing(writer.write, failed_logins, policy, writer.room, writer.written)
 
 
 def read_keys(file: Path) -> tuple[Key, ...]:

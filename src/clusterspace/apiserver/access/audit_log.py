@@ -7,9 +7,9 @@ import asyncio
 import errno
 import os
 import threading
-from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 import structlog
@@ -23,9 +23,10 @@ _log = structlog.get_logger(__name__)
 _MODE: Final = 0o600
 _BLOCK: Final = 64 * 1024
 _DAY: Final = 24 * 3600.0
-_GATHER_SECONDS: Final = 0.01
-"""How long events are gathered, to be written together: waking a thread for each, and writing the
-head behind each, would be half of what auditing a write costs."""
+_HEAD_SECONDS: Final = 0.01
+_HEAD_EVENTS: Final = 64
+"""How far the head may be behind the lines: so long when nothing more comes, and so many when it
+does. Writing it behind each would be a third of what auditing a write costs."""
 
 MOST_UNWRITTEN: Final = 1000
 """Events that may wait for the disk; then requests that are audited wait before they begin."""
@@ -199,81 +200,92 @@ class AuditLog:
         os.close(self._head_file)
 
 
-# What the loop and the thread share: the loop appends to `_events`, counts `_queued` and sets
-# `_awake`; the thread takes from `_events` and counts `_written`. The thread clears `_awake` before
-# it looks into `_events`, and the loop sets it behind each append, so no event is left lying. Each
-# reads the other's count, which may be a moment old: then one more event is taken, or somebody is
-# woken who goes on waiting.
+# What the loop and the thread share: the loop puts events in the queue and counts `_queued`; the
+# thread takes them out and counts `_written`. The thread counts before it looks whether anybody
+# waits, and who waits looks at the count again when it has been noted down, so nobody is forgotten.
 #
 # Numbers and hashes are the thread's alone, so the order of the queue is that of the chain. A
-# process that is killed loses what is in the queue, some milliseconds of it: those lines have no
-# number yet, and the chain ends before them, whole.
+# process that is killed loses what is in the queue: nobody was answered what these lines tell of,
+# they have no number yet, and the chain ends before them, whole.
 class AuditWriter:
-    """Writes events to a log from a thread, so that no request waits for its disk.
+    """Writes events to a log from a thread, so that a disk that hangs holds up no loop.
 
-    A disk that hangs holds up those requests that are audited, once so many events wait for it, and
-    nobody else.
+    Requests that are audited wait for it, and nobody else: for their own lines before they are
+    answered, and before they begin while too many events are unwritten.
     """
 
     def __init__(self, log: AuditLog) -> None:
         self._log = log
         self._loop = asyncio.get_running_loop()
-        self._events: deque[dict[str, Any]] = deque()
+        self._events: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+        """What is to be written; None ends the thread."""
         self._queued = self._written = 0
-        self._awake, self._closing = threading.Event(), threading.Event()
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        """Who waits until so many events are written."""
         self._thread = threading.Thread(target=self._run, name="audit log", daemon=True)
         self._thread.start()
 
     def write(self, event: dict[str, Any]) -> None:
         """Have an event written; whoever hands it over changes it no more."""
         self._queued += 1
-        self._events.append(event)
-        if not self._awake.is_set():
-            self._awake.set()
+        self._events.put(event)
 
     async def room(self) -> None:
         """Wait until not too much is unwritten."""
         while self._queued - self._written >= MOST_UNWRITTEN:
-            woken: asyncio.Future[None] = self._loop.create_future()
-            self._waiting.append(woken)
-            # Looked at again behind the append: the thread may have been done just before, and
-            # found nobody to wake.
-            if self._queued - self._written < MOST_UNWRITTEN:
-                self._wake()
-            await woken
+            await self._until_written(self._queued - MOST_UNWRITTEN + 1)
+
+    async def written(self) -> None:
+        """Wait until the kernel has all lines of the events that were handed over so far."""
+        await self._until_written(self._queued)
+
+    async def _until_written(self, count: int) -> None:
+        if self._written >= count:
+            return
+        woken: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append((count, woken))
+        if self._written >= count:
+            return  # meanwhile; the next round of the thread passes over it
+        await woken
 
     def close(self) -> None:
         """Write what there is to write and let go of the files."""
-        self._closing.set()
-        self._awake.set()
+        self._events.put(None)
         self._thread.join()
         self._log.close()
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []
-        for woken in waiting:
-            if not woken.done():
+        for count, woken in waiting:
+            if count > self._written:
+                self._waiting.append((count, woken))
+            elif not woken.done():
                 woken.set_result(None)
 
     def _run(self) -> None:
-        is_closing = False
-        while not is_closing:
-            self._awake.wait()
-            self._closing.wait(_GATHER_SECONDS)
-            self._awake.clear()
-            # Looked at behind the clear: `close` sets both, and may have done so just before it.
-            is_closing = self._closing.is_set()
-            while self._events:
-                try:
-                    self._log.write(self._events.popleft())
-                except Exception:  # noqa: BLE001 - logged here: nobody awaits a thread
-                    # A bug, and the thread must live: without it nothing would be audited any more.
-                    _log.exception("an audit line could not be written")
-                self._written += 1
-                if self._waiting and self._queued - self._written < MOST_UNWRITTEN:
-                    self._loop.call_soon_threadsafe(self._wake)
-            self._log.write_head()
+        behind = 0
+        while True:
+            try:
+                event = self._events.get(timeout=_HEAD_SECONDS if behind else None)
+            except Empty:
+                self._log.write_head()
+                behind = 0
+                continue
+            if event is None:
+                return
+            try:
+                self._log.write(event)
+            except Exception:  # noqa: BLE001 - logged here: nobody awaits a thread
+                # A bug, and the thread must live: without it nothing would be audited any more.
+                _log.exception("an audit line could not be written")
+            self._written += 1
+            behind += 1
+            # For all of a batch at once, and of a long one now and then.
+            if self._waiting and (behind == _HEAD_EVENTS or self._events.empty()):
+                self._loop.call_soon_threadsafe(self._wake)
+            if behind == _HEAD_EVENTS:
+                self._log.write_head()
+                behind = 0
 
 
 def _tail(file: Path) -> tuple[bytes, bytes]:

@@ -31,7 +31,7 @@ from clusterspace.apiserver.http.audit_policy import (
 from clusterspace.apiserver.http.bodies import media_type_of, read_body
 from clusterspace.apiserver.http.chain import cluster_refusal, is_long_running
 from clusterspace.apiserver.http.context import RequestContext, RequestHandler
-from clusterspace.apiserver.http.guards import AuditRoom, AuditSink, DescribeFailure
+from clusterspace.apiserver.http.guards import AuditSink, AuditWait, DescribeFailure
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import CONNECTS, JSON
 from clusterspace.apiserver.http.users import User
@@ -74,6 +74,10 @@ _PLAIN_OPTIONS: Final = frozenset(
 )
 
 
+async def at_once() -> None:
+    """Wait for nothing: where events need not be in a file."""
+
+
 class Audit:
     """The step that writes the events of a request."""
 
@@ -83,7 +87,8 @@ class Audit:
         sink: AuditSink,
         policy: Policy,
         *,
-        room: AuditRoom | None = None,
+        room: AuditWait = at_once,
+        written: AuditWait = at_once,
         answers_of_members: bool = False,
     ) -> None:
         self._clock = clock
@@ -91,6 +96,7 @@ class Audit:
         """Whether answers are what members say, also where no one of them is named."""
         self._sink = sink
         self._room = room
+        self._written = written
         self._policy = policy
 
     def __call__(self, context: RequestContext, rest: RequestHandler) -> Awaitable[Response | None]:
@@ -103,8 +109,7 @@ class Audit:
     async def _audit(
         self, context: RequestContext, rest: RequestHandler, decision: Decision
     ) -> Response | None:
-        if self._room is not None:
-            await self._room()
+        await self._room()
         caller, received, is_long = context.user, self._clock.now(), is_long_running(context)
         started: list[int] = []
 
@@ -118,6 +123,9 @@ class Audit:
             self._write(context, caller, decision, "RequestReceived", received, None, None)
         if is_long:
             context.request.on_answer = start
+        # What was answered has its line, also if the process is killed the moment after. Most of a
+        # long answer has been sent before.
+        wait_for_line = at_once if is_long else self._written
         stage, response = "ResponseComplete", None
         answer: Response | None = None
         """What the client gets, if that is not what is returned from here."""
@@ -137,6 +145,7 @@ class Audit:
                 answer = Response(refused.code, (), body)
             raise
         except asyncio.CancelledError:
+            wait_for_line = at_once
             if started:
                 status["code"] = started[0]  # whoever listened has hung up: the answer stands
             raise
@@ -157,6 +166,7 @@ class Audit:
             if is_long and not started and stage != "Panic":
                 start(status["code"])
             self._write(context, caller, decision, stage, received, status, response or answer)
+            await wait_for_line()
         return response
 
     def _write(

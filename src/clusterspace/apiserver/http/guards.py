@@ -42,8 +42,8 @@ from clusterspace.telemetry import metrics
 AuditSink: TypeAlias = Callable[[dict[str, Any]], None]
 """Takes one event; must not block for long and must not raise."""
 
-AuditRoom: TypeAlias = Callable[[], Awaitable[None]]
-"""Waits while more events are unwritten than should be."""
+AuditWait: TypeAlias = Callable[[], Awaitable[None]]
+"""Waits while events are unwritten."""
 
 DescribeFailure: TypeAlias = Callable[[RequestContext, str, str], dict[str, Any] | None]
 """Makes an event of a failed login, from the address it counts for and the kind of credential; None
