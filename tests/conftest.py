@@ -40,6 +40,11 @@ hypothesis.settings.load_profile("default")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# A shell has what it starts in the background ignore Ctrl-C, and with it all that is started there:
+# tests that press it would wait for ever.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # Programs written in Go, kubectl and kube-apiserver, have memory enough for the time they run.
 os.environ.setdefault("GOGC", "off")
 os.environ.setdefault("GOMEMLIMIT", "600MiB")

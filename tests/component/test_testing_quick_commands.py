@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,17 +16,33 @@ from clusterspace.testing.steps import until
 
 SIM = ("-m", "clusterspace", "sim", "west", "--data-dir", "data")
 
+_WAITS = """
+import asyncio, pathlib, signal
 
-def start(directory: Path) -> "subprocess.Popen[bytes]":
-    """Start a member that ends when nobody holds its standard input open any more."""
+async def wait():
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    pathlib.Path("ready").touch()
+    await stopped.wait()
+
+asyncio.run(wait())
+"""
+
+
+def start(
+    directory: Path, words: Sequence[str] = SIM, interruption: signal.Handlers = signal.SIG_DFL
+) -> "subprocess.Popen[bytes]":
+    """Start a member that ends when nobody holds its standard input open any more, or another."""
     with (directory / "log").open("wb") as log:
         return subprocess.Popen(
-            [quick_commands() / "python", *SIM],
+            [quick_commands() / "python", *words],
             cwd=directory,
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
             env={**os.environ, LIFELINE: "stdin"},
+            process_group=0,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, interruption),
         )
 
 
@@ -82,6 +99,23 @@ async def test_a_signal_ends_the_program_and_not_only_who_stands_for_it(
 
     assert finish(running) == code
     await until(lambda: not Path(f"/proc/{fork}").exists())
+
+
+@pytest.mark.parametrize("is_ignored", [False, True], ids=["heard", "ignored"])
+async def test_an_interruption_is_ignored_by_what_was_started_so_and_by_nothing_else(
+    is_ignored: bool, tmp_path: Path
+) -> None:
+    """Shells start what runs in the background so: a whole test run, and what is forked for it."""
+    (tmp_path / "waits.py").write_text(_WAITS)
+    how = signal.SIG_IGN if is_ignored else signal.SIG_DFL
+    running = start(tmp_path, ("-m", "waits"), how)
+    await until((tmp_path / "ready").exists)
+
+    os.killpg(running.pid, signal.SIGINT)
+    # Behind it: who hears both is interrupted by the first, and does not end well.
+    os.killpg(running.pid, signal.SIGTERM)
+
+    assert (finish(running) == 0) == is_ignored
 
 
 async def test_a_program_that_is_killed_is_seen_to_be_killed(tmp_path: Path) -> None:

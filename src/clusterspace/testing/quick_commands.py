@@ -50,7 +50,9 @@ if words[:1] != ["-m"]:
     os.execv(python, [python, *words])
 umask = os.umask(0)
 os.umask(umask)
-asked = marshal.dumps((words[1:], os.getcwd(), dict(os.environ), umask))
+# A shell has what it starts in the background ignore Ctrl-C, and so on down to whom they start.
+ignored = {int(each): signal.getsignal(each) == signal.SIG_IGN for each in PASSED_ON}
+asked = marshal.dumps((words[1:], os.getcwd(), dict(os.environ), umask, ignored))
 # A signal before there is a process to pass it on to waits for it.
 signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
 server = socket.socket(socket.AF_UNIX)
@@ -68,7 +70,8 @@ def pass_on(number, _):
 
 
 for each in PASSED_ON:
-    signal.signal(each, pass_on)
+    if not ignored[each]:
+        signal.signal(each, pass_on)
 signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
 told = server.recv(4, socket.MSG_WAITALL)
 ended = int.from_bytes(told, "big", signed=True) if told else 1
@@ -161,15 +164,21 @@ def _work_for(client: socket.socket, executable: Path) -> None:
     os.setsid()
     length, files, _, _ = socket.recv_fds(client, 4, 3)
     asked = client.recv(int.from_bytes(length, "big"), socket.MSG_WAITALL)
-    (module, *words), directory, environment, umask = marshal.loads(asked)  # noqa: S302 - ours
+    program, directory, environment, umask, ignored = marshal.loads(asked)  # noqa: S302 - ours
     for target, source in enumerate(files):
         os.dup2(source, target)
         os.close(source)
     os.umask(umask)
+    # As Python starts: deaf to what the client is deaf to, and not to what we inherited. A test run
+    # in the background, and what forks for it, ignores Ctrl-C; and asyncio would leave it at that.
+    for number, is_ignored in ignored.items():
+        heard = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        signal.signal(number, signal.SIG_IGN if is_ignored else heard)
     threading.Thread(target=_end_with, args=(client,), daemon=True).start()
     client.sendall(os.getpid().to_bytes(4, "big"))
     sys.executable = str(executable)
     sys.path.insert(0, directory)  # as `python -m` does
+    module, *words = program
     become(module, words, directory, environment)
 
 
