@@ -166,17 +166,6 @@ POLICY_ASKS: dict[str, dict[str, Any]] = {
             "priorityClassName": "system-node-critical",
         }
     },
-    "spec.failover.application": {
-        "propagateDeps": True,
-        "failover": {"application": {"decisionConditions": {"tolerationSeconds": 60}}},
-    },
-    "spec.failover.cluster.statePreservation": {
-        "failover": {
-            "cluster": {
-                "statePreservation": {"rules": [{"aliasLabelName": "a", "jsonPath": "{.replicas}"}]}
-            }
-        }
-    },
     "spec.placement.workloadAffinity": {
         "placement": {"workloadAffinity": {"affinity": {"groupByLabelKey": "app"}}}
     },

@@ -348,6 +348,111 @@ async def test_killed_at_any_write_it_ends_where_it_would_have(
     assert await leaves(fleet, web) == []
 
 
+# -- applications that fail --------------------------------------------------------------------
+
+
+ONE = {"spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]}
+NO_TAINTS = EvictionSettings(each_second=1000, settle_seconds=0)
+
+
+def application(seconds: int = 0, **behaviour: Any) -> Object:
+    return {"application": {"decisionConditions": {"tolerationSeconds": seconds}, **behaviour}}
+
+
+async def placed_on_one(fleet: Fleet, failover: Object) -> tuple[ResourcePath, str]:
+    """Bind an application to one cluster; return its binding and that cluster."""
+    web = await fleet.bind("web", ONE, failover=failover, propagateDeps=True)
+    await fleet.until_told(web, "Success")
+    (first,) = await fleet.targets(web)
+    return web, first
+
+
+async def has_moved(fleet: Fleet, web: ResourcePath, first: str) -> None:
+    async def is_elsewhere() -> bool:
+        return bool(targets := await fleet.targets(web)) and first not in targets
+
+    await until(is_elsewhere)
+
+
+async def test_application_failover_with_purge_mode_gracefully(fleet: Fleet) -> None:
+    failover = application(purgeMode="Gracefully", gracePeriodSeconds=600)
+    async with running(fleet, NO_TAINTS):
+        web, first = await placed_on_one(fleet, failover)
+        await report(fleet, web, "Unhealthy")
+        await has_moved(fleet, web, first)
+        (task,) = await tasks(fleet, web)
+        assert (task["reason"], task["fromCluster"]) == ("ApplicationFailure", first)
+        assert task["gracePeriodSeconds"] == 600
+        await report(fleet, web)
+        await until_equal(lambda: leaves(fleet, web), [])
+
+
+async def test_application_failover_with_purge_mode_never(fleet: Fleet) -> None:
+    async with running(fleet, NO_TAINTS):
+        web, first = await placed_on_one(fleet, application(purgeMode="Never"))
+        await report(fleet, web, "Unhealthy")
+        await has_moved(fleet, web, first)
+        await report(fleet, web)
+        await settled()
+        assert [each["suppressDeletion"] for each in await tasks(fleet, web)] == [True]
+        path = ("spec", "gracefulEvictionTasks")
+
+        def allowed(held: Object) -> Object:
+            listed = [{**each, "suppressDeletion": False} for each in find_at(held, *path)]
+            return with_value(held, listed, *path)
+
+        await fleet.change(web, allowed)
+        await until_equal(lambda: leaves(fleet, web), [])
+
+
+async def test_an_application_that_is_tolerated_to_fail_stays(fleet: Fleet) -> None:
+    async with running(fleet, NO_TAINTS):
+        web, first = await placed_on_one(fleet, application(3600, purgeMode="Directly"))
+        await report(fleet, web, "Unhealthy")
+        await settled()
+        assert await leaves(fleet, web) == []
+        assert set(await fleet.targets(web)) == {first}
+
+
+async def test_an_application_whose_state_is_not_known_stays_and_says_so(fleet: Fleet) -> None:
+    rules = [{"aliasLabelName": "checkpoint", "jsonPath": "{.checkpoint}"}]
+    failover = application(purgeMode="Directly", statePreservation={"rules": rules})
+    async with running(fleet, NO_TAINTS) as both:
+        web, first = await placed_on_one(fleet, failover)
+        await report(fleet, web, "Unhealthy")
+
+        async def why() -> list[str]:
+            await both.events.flush()
+            told = await fleet.hub_client.list_objects(ResourcePath(EVENTS, "default"))
+            failed = "EvictWorkloadFromClusterFailed"
+            return [each["message"] for each in told if each["reason"] == failed]
+
+        wanted = f"It stays on cluster {first}: there is nothing in what {first} reports at"
+        await until_equal(lambda: why(), [f"{wanted} {{.checkpoint}}"])
+        assert await leaves(fleet, web) == []
+
+
+async def test_what_is_well_again_before_there_is_another_place_stays(fleet: Fleet) -> None:
+    async with running(fleet, NO_TAINTS):
+        placement = {"clusterAffinity": {"clusterNames": ["member1"]}}
+        web = await fleet.bind("web", placement, failover=application(purgeMode="Directly"))
+        await fleet.until_targets(web, {"member1": 2})
+        await report(fleet, web, "Unhealthy")
+        await until_equal(lambda: leaves(fleet, web), ["member1"])
+        await report(fleet, web)
+        await until_equal(lambda: leaves(fleet, web), [])
+        assert await fleet.targets(web) == {"member1": 2}
+
+
+async def test_without_the_flag_taints_evict_nobody(fleet: Fleet) -> None:
+    async with running(fleet, NO_TAINTS):
+        web = await fleet.bind("web", {})
+        await fleet.until_told(web, "Success")
+        await taint(fleet, "member1", FAILED)
+        await settled()
+        assert await leaves(fleet, web) == []
+
+
 # -- ClusterTaintPolicy ------------------------------------------------------------------------
 
 

@@ -199,6 +199,7 @@ REASONS: Final = {
     "DriftRepaired": "Somebody changed the object on the member; it is as wanted again.",
     "Empty": "The cluster listed nothing at all; what was known before is kept.",
     "EvictionByEvictionAPI": "Somebody asked for the pod's eviction.",
+    "EvictWorkloadFromClusterFailed": "It should leave the cluster, and its state is not known.",
     "EvictWorkloadFromClusterCancelled": "It need not leave the cluster any more, and did not.",
     "EvictWorkloadFromClusterStarted": "It is to leave a cluster whose taints are not tolerated.",
     "EvictWorkloadFromClusterSucceed": "What replaces it is healthy, or had time enough: it goes.",

@@ -119,6 +119,22 @@ def read_json_path(text: str) -> JsonPath:
     return JsonPath(text, tuple(steps))
 
 
+def read_braced_path(text: str) -> JsonPath:
+    """Read a path as templates of kubectl have it, `{.a.b}`; MalformedPath for any other text."""
+    bare = text.strip()
+    if not (bare.startswith("{") and bare.endswith("}") and bare.count("{") == 1):
+        raise MalformedPath(f"{text!r} is not one JSONPath in braces", place=text)
+    inner = bare[1:-1].strip()
+    return read_json_path(inner.removeprefix("$").removeprefix("@"))
+
+
+def text_of(value: Any) -> str:
+    """Return a value as templates print it."""
+    if isinstance(value, str):
+        return value
+    return msgspec.json.encode(value).decode()
+
+
 def _follow(step: Step, values: Iterator[Any]) -> Iterator[Any]:
     for value in values:
         match step:

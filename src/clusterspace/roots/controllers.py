@@ -68,10 +68,10 @@ def propagation_controllers(
 ) -> tuple[Reconciler, ...]:
     """Return the controllers that carry templates to bindings to Works, and statuses back.
 
-    Nobody is evicted from anywhere unless the operator turned that on.
+    Taints evict nobody unless the operator turned that on; policies may ask to leave where their
+    applications fail.
     """
-    evicts = evictions is not None and evictions.is_on
-    evicting = (Eviction(hub, caches, events, clock, evictions),) if evictions and evicts else ()
+    evictions = evictions or EvictionSettings()
     return (
         Detector(hub, caches, events, random=random),
         PolicyLifecycle(hub, caches, events, random=random),
@@ -80,8 +80,8 @@ def propagation_controllers(
         PlacementController(hub, caches, events, clock, random=random),
         Scheduler(hub, caches, events, clock),
         RebalancerController(hub, caches, events, clock),
-        ClusterTaintPolicies(hub, caches, events, clock, may_evict=evicts),
-        *evicting,
+        ClusterTaintPolicies(hub, caches, events, clock, may_evict=evictions.is_on),
+        Eviction(hub, caches, events, clock, evictions),
         BindingWorks(hub, caches, events, clock),
         NamespaceWorks(hub, caches, events),
         BindingStatuses(hub, caches, events, clock),

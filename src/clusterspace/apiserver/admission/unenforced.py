@@ -108,14 +108,6 @@ _POLICY_FIELDS: Final = (
         ("spec", "schedulePriority"), "bindings are scheduled in the order in which they come"
     ),
     UnheededField(
-        ("spec", "failover", "application"),
-        "workloads stay where they are when they themselves fail",
-    ),
-    UnheededField(
-        ("spec", "failover", "cluster", "statePreservation"),
-        "a workload that moves takes no labels of its state along",
-    ),
-    UnheededField(
         ("spec", "placement", "workloadAffinity"),
         "workloads are placed without regard to each other",
     ),

@@ -1,8 +1,8 @@
-"""Leaving clusters: taints to eviction tasks on bindings, and tasks to their end.
+"""Leaving clusters: taints and failures to eviction tasks on bindings, and tasks to their end.
 
-    controller.py      Eviction: taints nobody tolerates become tasks; tasks end when it is safe
+    controller.py      Eviction: what must leave a cluster gets a task; tasks end when it is safe
     taint_policies.py  ClusterTaintPolicies: conditions of clusters become taints
-    decisions.py       how long a taint is tolerated, when a task is over, when nobody is evicted
+    decisions.py       how long what is tolerated, when a task is over, when nobody is evicted
 
-Off unless the operator turns it on; ClusterTaintPolicies then still set taints that evict nobody.
+Taints evict nobody unless the operator turns that on; applications leave when their policies ask.
 """

@@ -1,13 +1,14 @@
-"""Taints to eviction tasks, and tasks to their end: the one writer of `gracefulEvictionTasks`.
+"""Taints and failing applications to eviction tasks, and tasks to their end.
 
-    Cluster: NoExecute taint ──> binding: task ──> (scheduler: spec.clusters without it)
-                                    │                         │
+    Cluster: NoExecute taint ──┬─> binding: task ──> (scheduler: spec.clusters without it)
+    report: Unhealthy for long ┘    │                         │
                                  task gone <── replaced, or out of grace
                                     │
                                     └──> (works: the old copy is withdrawn, within the budget)
 
-Each step is one write of one field, and each next step is taken by whoever owns the next field,
-so that a crash anywhere leaves a binding that says how far it is.
+This is the one writer of `gracefulEvictionTasks`. Each step is one write of one field, and each
+next step is taken by whoever owns the next field, so that a crash anywhere leaves a binding that
+says how far it is.
 """
 
 from collections.abc import Iterable
@@ -39,15 +40,20 @@ from clusterspace.controllers.controller import (
 )
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, Update
+from clusterspace.errors import Malformed
 from clusterspace.fleet.propagation.eviction.decisions import (
+    APPLICATION_FAILURE,
     ClusterState,
     EvictionSettings,
     assess,
+    failing_clusters,
     look_dead,
+    new_application_task,
     new_task,
     seconds_tolerated,
     state_of,
     tasks_of,
+    tolerated_failure,
     with_tasks,
 )
 from clusterspace.fleet.propagation.scheduler.demands import is_to_schedule
@@ -58,6 +64,7 @@ _log = structlog.get_logger(__name__)
 
 STARTED: Final = "EvictWorkloadFromClusterStarted"
 SUCCEEDED: Final = "EvictWorkloadFromClusterSucceed"
+FAILED: Final = "EvictWorkloadFromClusterFailed"
 CANCELLED: Final = "EvictWorkloadFromClusterCancelled"
 SUSPENDED: Final = "EvictWorkloadFromClusterSuspended"
 
@@ -74,7 +81,7 @@ def by_cluster(binding: Object) -> Iterable[str]:
 
 
 class Eviction(Reconciler):
-    """Has bindings leave clusters whose NoExecute taints they do not tolerate, one by one."""
+    """Has bindings leave clusters that they do not tolerate, or fail on, one by one."""
 
     name = "eviction"
 
@@ -104,6 +111,11 @@ class Eviction(Reconciler):
         self._slots: dict[tuple[Request, str], float] = {}
         """When each eviction that waits for its turn has it."""
         self._next_slot = 0.0
+        self._failing: dict[Request, dict[str, float]] = {}
+        """Since when each application fails on each cluster, by our own steady clock.
+
+        Lost with the process: an application then has its whole time once more.
+        """
 
     def watches(self) -> Iterable[Watch]:
         """Return Clusters, and the bindings that are on them."""
@@ -117,14 +129,16 @@ class Eviction(Reconciler):
         informer = self._bindings if request.namespace else self._cluster_bindings
         binding = informer.cache.find(request.key)
         if binding is None or is_being_deleted(binding) or not is_to_schedule(binding):
+            self._failing.pop(request, None)
             return Done()
         now = self._clock.now()
         leaving = {str(each.get("fromCluster") or "") for each in tasks_of(binding)}
-        waits = {
-            each.name: _tolerated(binding, self._states.get(each.name), now)
-            for each in clusters_of(binding)
-            if each.name not in leaving
-        }
+        failures = self._wait_for_failures(request, binding)
+        waits: dict[str, float | None] = {}
+        for each in clusters_of(binding):
+            if each.name not in leaving:
+                both = (self._tolerated(binding, each.name), failures.get(each.name))
+                waits[each.name] = min((one for one in both if one is not None), default=None)
         due = [name for name, seconds in waits.items() if seconds == 0]
         later = min((each for each in waits.values() if each), default=None)
         if not due and not leaving:
@@ -141,19 +155,12 @@ class Eviction(Reconciler):
         result = assess(
             binding,
             self._states,
-            lambda name: _tolerated(binding, self._states.get(name), now) == 0,
+            lambda task: self._must_leave(binding, task),
             self._settings.grace_seconds,
             now,
         )
-        begun: list[Object] = []
-        waiting = [] if later is None else [later]
-        for target in clusters_of(binding):
-            if target.name not in due:
-                continue
-            if (seconds := self._wait_for_turn(request, target.name)) > 0:
-                waiting.append(seconds)
-            elif await self._is_untolerated_live(binding, target.name):
-                begun.append(new_task(binding, target, self._settings.purge_mode, now))
+        begun, waiting = await self._begin(request, binding, due, failures)
+        waiting += [] if later is None else [later]
         tasks = [*result.kept, *begun]
         if tasks != tasks_of(binding):
             # At the version in our cache: whatever the scheduler, the detector or a person wrote
@@ -166,20 +173,72 @@ class Eviction(Reconciler):
                 name = str(each["fromCluster"])
                 self._slots.pop((request, name), None)
                 why = "its taints are not tolerated, or no longer"
+                if each["reason"] == APPLICATION_FAILURE:
+                    why = f"it has failed there for {tolerated_failure(binding):g} s or longer"
                 self._tell(stored, STARTED, f"Evicting from cluster {name}: {why}.", name)
             for name in result.finished:
                 self._tell(stored, SUCCEEDED, f"Evict from cluster {name} succeed.", name)
             for name in result.cancelled:
-                message = f"It stays on cluster {name}, whose taints went or are tolerated."
+                message = f"It stays on cluster {name}: there is no reason to leave any more."
                 self._tell(stored, CANCELLED, message, name)
         if tasks:
             waiting.append(_LOOK_SECONDS)
         return RequeueAfter(min(waiting)) if waiting else Done()
 
+    async def _begin(
+        self, request: Request, binding: Object, due: list[str], failures: dict[str, float]
+    ) -> tuple[list[Object], list[float]]:
+        """Return the tasks that begin now, and how long the others wait for what they wait for."""
+        begun: list[Object] = []
+        waiting: list[float] = []
+        now = self._clock.now()
+        for target in clusters_of(binding):
+            if target.name not in due:
+                continue
+            if (seconds := self._wait_for_turn(request, target.name)) > 0:
+                waiting.append(seconds)
+                continue
+            try:
+                if await self._is_untolerated_live(binding, target.name):
+                    begun.append(new_task(binding, target, self._settings.purge_mode, now))
+                elif failures.get(target.name) == 0:
+                    # No live read: the binding itself says that it fails, and is written at the
+                    # version that says so.
+                    begun.append(new_application_task(binding, target, now))
+            except Malformed as error:
+                message = f"It stays on cluster {target.name}: {error.message}"
+                self._events.record(binding, FAILED, message, is_warning=True)
+                waiting.append(_LOOK_SECONDS)
+        return begun, waiting
+
     async def _is_untolerated_live(self, binding: Object, name: str) -> bool:
         """Whether the hub itself says so: the cache may have a taint that somebody took away."""
+        if self._tolerated(binding, name) != 0:
+            return False
         live = await self._hub.find(ResourcePath(CLUSTERS, name=name))
         return live is not None and _tolerated(binding, state_of(live), self._clock.now()) == 0
+
+    def _tolerated(self, binding: Object, name: str) -> float | None:
+        if not self._settings.is_on:
+            return None
+        return _tolerated(binding, self._states.get(name), self._clock.now())
+
+    def _must_leave(self, binding: Object, task: Object) -> bool:
+        """Whether what a task of ours was made for still holds."""
+        name = str(task.get("fromCluster") or "")
+        if task.get("reason") == APPLICATION_FAILURE:
+            return name in failing_clusters(binding, self._states)
+        return self._tolerated(binding, name) == 0
+
+    def _wait_for_failures(self, request: Request, binding: Object) -> dict[str, float]:
+        """Return for how much longer each failing copy of an application may fail."""
+        now, before = self._clock.monotonic(), self._failing.pop(request, {})
+        failing = failing_clusters(binding, self._states)
+        since = {name: before.get(name, now) for name in failing}
+        if since:
+            self._failing[request] = since
+        tolerated = tolerated_failure(binding)
+        return {name: max(begun + tolerated - now, 0.0) for name, begun in since.items()}
 
     def _why_suspended(self) -> str:
         """Return why nobody may be evicted now: whatever looks wrong, it may be us."""

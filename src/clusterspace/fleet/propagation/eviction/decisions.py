@@ -1,8 +1,8 @@
 """What is decided about evictions: who must leave, when a task is over, and when nobody moves.
 
-    placed ──taint, not tolerated──> task ──the scheduler finds a replacement──> leaving
-      ▲                               │                                            │
-      └──── the taint went first ─────┘      replacement healthy, or out of grace ─┴──> left
+    placed ──taint, or failing for too long──> task ──the scheduler finds a place──> leaving
+      ▲                                          │                                      │
+      └── the taint went, or it is well again ───┘     replacement healthy, or no grace ─┴─> left
 
 A task alone removes nothing. As long as the scheduler finds no other place the cluster stays in
 `spec.clusters`, and what runs there runs on, however long ago it should have left.
@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 
 from clusterspace.apis.clusters import conditions_of, taints_of
-from clusterspace.apis.works import HEALTHY, TargetCluster, clusters_of
-from clusterspace.errors import Malformed
+from clusterspace.apis.works import HEALTHY, UNHEALTHY, TargetCluster, clusters_of
+from clusterspace.errors import Malformed, MalformedObject
 from clusterspace.kube.conditions import is_true
+from clusterspace.kube.json_paths import read_braced_path, text_of
+from clusterspace.kube.names import label_value_problems
 from clusterspace.kube.objects import (
     Object,
     find_at,
@@ -30,8 +32,19 @@ from clusterspace.kube.times import format_time, parse_time
 NO_EXECUTE: Final = "NoExecute"
 PRODUCER: Final = "TaintManager"
 UNTOLERATED: Final = "TaintUntolerated"
+APPLICATION_PRODUCERS: Final = {
+    True: "resource-binding-application-failover-controller",
+    False: "cluster-resource-binding-application-failover-controller",
+}
+"""By whether the binding has a namespace; the names under which Karmada writes these tasks."""
+APPLICATION_FAILURE: Final = "ApplicationFailure"
 DIRECTLY: Final = "Directly"
 GRACEFULLY: Final = "Gracefully"
+NEVER: Final = "Never"
+TOLERATED_SECONDS: Final = 300.0
+"""For how long an application may fail when its policy does not say."""
+
+_OLD_NAMES: Final = {"Immediately": DIRECTLY, "Graciously": GRACEFULLY}
 
 _READY: Final = "Ready"
 _TASKS: Final = ("spec", "gracefulEvictionTasks")
@@ -39,7 +52,10 @@ _TASKS: Final = ("spec", "gracefulEvictionTasks")
 
 @dataclass(frozen=True, slots=True)
 class EvictionSettings:
-    """Whether workloads are evicted at all, and how carefully."""
+    """Whether taints evict workloads at all, and how carefully anything is evicted.
+
+    Applications that fail are evicted when their policies ask for it, whether taints do or not.
+    """
 
     is_on: bool = False
     purge_mode: str = GRACEFULLY
@@ -114,18 +130,96 @@ def with_tasks(binding: Object, tasks: Sequence[Object]) -> Object:
 
 
 def new_task(binding: Object, cluster: TargetCluster, default_mode: str, now: float) -> Object:
-    """Return the task that has a binding leave a cluster."""
+    """Return the task that has a binding leave a tainted cluster."""
     behaviour = cast("Object | None", find_at(binding, "spec", "failover", "cluster"))
-    mode = default_mode if behaviour is None else str(behaviour.get("purgeMode") or GRACEFULLY)
-    replicas = {"replicas": cluster.replicas} if cluster.replicas else {}
-    return {
-        "fromCluster": cluster.name,
-        "purgeMode": mode,
-        "producer": PRODUCER,
-        "reason": UNTOLERATED,
-        "creationTimestamp": format_time(now),
-        **replicas,
-    }
+    mode = default_mode if behaviour is None else mode_of(behaviour)
+    task = _task(binding, cluster, mode, now, behaviour or {})
+    return {**task, "producer": PRODUCER, "reason": UNTOLERATED}
+
+
+def new_application_task(binding: Object, cluster: TargetCluster, now: float) -> Object:
+    """Return the task that has an application leave the cluster on which it fails."""
+    behaviour = cast("Object", find_at(binding, "spec", "failover", "application") or {})
+    mode = mode_of(behaviour)
+    task = _task(binding, cluster, mode, now, behaviour)
+    task["producer"] = APPLICATION_PRODUCERS[bool(metadata_of(binding).get("namespace"))]
+    task["reason"] = APPLICATION_FAILURE
+    grace = behaviour.get("gracePeriodSeconds")
+    if mode == GRACEFULLY and grace is not None:
+        task["gracePeriodSeconds"] = grace
+    if mode == NEVER:
+        task["suppressDeletion"] = True
+    return task
+
+
+def _task(
+    binding: Object, cluster: TargetCluster, mode: str, now: float, behaviour: Object
+) -> Object:
+    task: Object = {"fromCluster": cluster.name, "purgeMode": mode}
+    task["creationTimestamp"] = format_time(now)
+    if cluster.replicas:
+        task["replicas"] = cluster.replicas
+    if state := preserved_state(binding, cluster.name, behaviour):
+        task["preservedLabelState"] = state
+        task["clustersBeforeFailover"] = [each.name for each in clusters_of(binding)]
+    return task
+
+
+def mode_of(behaviour: Object) -> str:
+    """Return how the old copy goes by a policy: Directly, Gracefully or Never."""
+    mode = str(behaviour.get("purgeMode") or GRACEFULLY)
+    return _OLD_NAMES.get(mode, mode)
+
+
+def preserved_state(binding: Object, cluster: str, behaviour: Object) -> dict[str, str]:
+    """Return the labels that tell the next copy how far the one on a cluster was.
+
+    MalformedObject when a rule finds nothing there, or what no label can have: an application that
+    goes on from its state must not begin anew because that was not to be read.
+    """
+    rules = cast("list[Object]", find_at(behaviour, "statePreservation", "rules") or [])
+    status = _reports_of(binding).get(cluster, {}).get("status")
+    state: dict[str, str] = {}
+    for rule in rules:
+        path = str(rule.get("jsonPath") or "")
+        found = read_braced_path(path).find_all(status)
+        text = " ".join(text_of(each) for each in found)
+        where = f"what {cluster} reports at {path}"
+        if not text:
+            raise MalformedObject(f"there is nothing in {where}", place=path)
+        if problems := label_value_problems(text):
+            raise MalformedObject(f"{where} is no label: {problems[0]}", place=path)
+        state[str(rule.get("aliasLabelName"))] = text
+    return state
+
+
+def failing_clusters(binding: Object, clusters: Mapping[str, ClusterState]) -> frozenset[str]:
+    """Return the clusters that report that the application they were given fails there.
+
+    By a cluster that is heard: what a silent one said last is no news of its application.
+    """
+    if find_at(binding, "spec", "failover", "application") is None:
+        return frozenset()
+    reports = _reports_of(binding)
+    return frozenset(
+        each.name
+        for each in clusters_of(binding)
+        if reports.get(each.name, {}).get("health") == UNHEALTHY
+        and each.name in clusters
+        and clusters[each.name].is_ready
+    )
+
+
+def tolerated_failure(binding: Object) -> float:
+    """Return for how many seconds an application may fail before it is evicted."""
+    path = ("spec", "failover", "application", "decisionConditions", "tolerationSeconds")
+    seconds = find_at(binding, *path)
+    return TOLERATED_SECONDS if seconds is None else max(float(seconds), 0.0)
+
+
+def _reports_of(binding: Object) -> dict[str, Object]:
+    listed = cast("list[Object]", find_at(binding, "status", "aggregatedStatus") or [])
+    return {str(each.get("clusterName")): each for each in listed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +236,11 @@ class Assessment:
 def assess(
     binding: Object,
     clusters: Mapping[str, ClusterState],
-    must_leave: Callable[[str], bool],
+    must_leave: Callable[[Object], bool],
     grace_seconds: float,
     now: float,
 ) -> Assessment:
-    """Decide about every task of a binding; `must_leave` tells whether a cluster still evicts it.
+    """Decide about every task of a binding; `must_leave` tells whether its reason holds.
 
     A task is over when everything that replaces the old copy is healthy, by a report about what
     is now wanted, from a cluster that is heard: an old report of a dead cluster is no replacement.
@@ -164,13 +258,14 @@ def assess(
             kept.append({**task, "creationTimestamp": format_time(now)})
         elif name in in_use:
             # The scheduler has not got to it, or has no other place: nothing is given up.
-            if task.get("producer") == PRODUCER and not must_leave(name):
+            is_ours = task.get("producer") in (PRODUCER, *APPLICATION_PRODUCERS.values())
+            if is_ours and not must_leave(task):
                 cancelled.append(name)
             else:
                 kept.append(task)
         elif suppressed is False:
             finished.append(name)  # a person looked, and says that it may go
-        elif suppressed or task.get("purgeMode") == "Never" or not targets:
+        elif suppressed or task.get("purgeMode") == NEVER or not targets:
             kept.append(task)
         elif is_replaced or now >= _ends_at(binding, task, grace_seconds, now):
             finished.append(name)
@@ -187,8 +282,7 @@ def is_scheduled(binding: Object) -> bool:
 
 def all_healthy(binding: Object, clusters: Mapping[str, ClusterState]) -> bool:
     """Whether every cluster of a binding is heard, and says that its whole part is healthy."""
-    listed = cast("list[Object]", find_at(binding, "status", "aggregatedStatus") or [])
-    reports = {str(each.get("clusterName")): each for each in listed}
+    reports = _reports_of(binding)
     for target in clusters_of(binding):
         state, report = clusters.get(target.name), reports.get(target.name, {})
         if state is None or not state.is_ready or report.get("health") != HEALTHY:

@@ -59,7 +59,7 @@ from clusterspace.errors import (
     NotFound,
     RequestEntityTooLarge,
 )
-from clusterspace.fleet.propagation.bindings import targets_of
+from clusterspace.fleet.propagation.bindings import PURGED_AT_ONCE, targets_of
 from clusterspace.fleet.propagation.overrides import (
     Overridden,
     OverridePolicies,
@@ -139,6 +139,8 @@ def outline_for_binding(
         owed = None if completions is None else share_completions(completions, binding)
         if owed is not None and target.name in owed:
             shared = with_completions(shared, owed[target.name])
+    if state := state_to_take_along(binding, target.name):
+        shared = with_metadata(shared, labels={**labels_of(shared), **state})
     overridden = override(shared, traits, policies)
 
     is_cluster_wide = is_for_cluster_scope(binding)
@@ -182,6 +184,22 @@ def find_share(binding: Object, target: TargetCluster) -> int | None:
     requirements = find_at(binding, "spec", "replicaRequirements")
     has_replicas = replicas_of(binding) > 0 or requirements is not None
     return target.replicas if is_scheduled and has_replicas else None
+
+
+def state_to_take_along(binding: Object, cluster: str) -> Mapping[str, str]:
+    """Return the labels that tell a copy which replaces another how far that one was.
+
+    Only where there is no doubt: one cluster, and a copy that was told to go at once. A cluster
+    that had a copy before it happened goes on by itself.
+    """
+    tasks: list[Object] = find_at(binding, "spec", "gracefulEvictionTasks") or []
+    if len(targets_of(binding)) != 1 or not tasks:
+        return {}
+    last = tasks[-1]
+    is_new = cluster not in (last.get("clustersBeforeFailover") or ())
+    if last.get("purgeMode") not in PURGED_AT_ONCE or not is_new:
+        return {}
+    return last.get("preservedLabelState") or {}
 
 
 def is_suspended(binding: Object, cluster: str) -> bool:

@@ -5,12 +5,16 @@ from typing import Any
 import pytest
 
 from clusterspace.apis.works import TargetCluster
+from clusterspace.errors import Malformed
 from clusterspace.fleet.propagation.eviction.decisions import (
     ClusterState,
     assess,
+    failing_clusters,
     look_dead,
+    new_application_task,
     new_task,
     seconds_tolerated,
+    tolerated_failure,
 )
 from clusterspace.kube.objects import Object
 from clusterspace.kube.times import format_time
@@ -176,3 +180,78 @@ def test_the_policy_says_how_it_leaves(failover: Object | None, wanted: str):
         "replicas": 3,
         "creationTimestamp": format_time(NOW),
     }
+
+
+def failing(health: str = "Unhealthy", **application: Any) -> Object:
+    """Return a binding whose application is on west, and says this of itself."""
+    return {
+        "metadata": {"namespace": "default"},
+        "spec": {
+            "clusters": [{"name": "west", "replicas": 2}],
+            "failover": {"application": application},
+        },
+        "status": {"aggregatedStatus": [report("west", health=health)]},
+    }
+
+
+def test_an_application_fails_where_a_cluster_that_is_heard_says_so():
+    assert failing_clusters(failing(), {"west": WELL}) == {"west"}
+    assert failing_clusters(failing(), {"west": DEAD}) == frozenset()
+    assert failing_clusters(failing("Unknown"), {"west": WELL}) == frozenset()
+    without = {**failing(), "spec": {"clusters": [{"name": "west"}]}}
+    assert failing_clusters(without, {"west": WELL}) == frozenset()
+
+
+def test_for_how_long_it_may_fail():
+    assert tolerated_failure(failing()) == 300
+    assert tolerated_failure(failing(decisionConditions={"tolerationSeconds": 0})) == 0
+    assert tolerated_failure(failing(decisionConditions={"tolerationSeconds": 20})) == 20
+
+
+@pytest.mark.parametrize(
+    ("application", "wanted"),
+    [
+        ({}, {"purgeMode": "Gracefully"}),
+        (
+            {"purgeMode": "Graciously", "gracePeriodSeconds": 30},
+            {"purgeMode": "Gracefully", "gracePeriodSeconds": 30},
+        ),
+        ({"purgeMode": "Immediately"}, {"purgeMode": "Directly"}),
+        ({"purgeMode": "Never"}, {"purgeMode": "Never", "suppressDeletion": True}),
+    ],
+)
+def test_the_task_of_an_application_says_what_its_policy_asks_for(
+    application: Object, wanted: Object
+):
+    task = new_application_task(failing(**application), TargetCluster("west", 2), NOW)
+
+    assert task == {
+        "fromCluster": "west",
+        "producer": "resource-binding-application-failover-controller",
+        "reason": "ApplicationFailure",
+        "replicas": 2,
+        "creationTimestamp": format_time(NOW),
+        **wanted,
+    }
+
+
+def preserving(*paths: str) -> Object:
+    rules = [{"aliasLabelName": f"l{i}", "jsonPath": path} for i, path in enumerate(paths)]
+    return failing(purgeMode="Directly", statePreservation={"rules": rules})
+
+
+def test_a_task_takes_along_what_was_reported():
+    binding = preserving("{.replicas}", "{ .readyReplicas }")
+
+    task = new_application_task(binding, TargetCluster("west", 2), NOW)
+
+    assert task["preservedLabelState"] == {"l0": "2", "l1": "2"}
+    assert task["clustersBeforeFailover"] == ["west"]
+
+
+@pytest.mark.parametrize(
+    "path", ["{.nothing}", ".replicas", "{.replicas}{.replicas}", "{.[}", "{}"]
+)
+def test_state_that_cannot_be_read_is_not_left_behind(path: str):
+    with pytest.raises(Malformed):
+        new_application_task(preserving(path), TargetCluster("west", 2), NOW)

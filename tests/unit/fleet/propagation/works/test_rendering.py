@@ -131,6 +131,30 @@ def test_a_cluster_that_only_needs_the_object_runs_the_templates_count() -> None
     assert counts == [1, 3]
 
 
+def moving(*clusters: str, **task: Any) -> Object:
+    """Return a binding that was told to leave west, and what its copy there had reached."""
+    last: Object = {
+        "fromCluster": "west",
+        "purgeMode": "Directly",
+        "clustersBeforeFailover": ["west"],
+    }
+    last["preservedLabelState"] = {"checkpoint": "42"}
+    return binding(*clusters, gracefulEvictionTasks=[{**last, **task}])
+
+
+@pytest.mark.parametrize(
+    ("moved", "wanted"),
+    [
+        pytest.param(moving("north"), "42", id="to its only new place"),
+        pytest.param(moving("west"), None, id="not where it was before"),
+        pytest.param(moving("north", "south"), None, id="not to one of several"),
+        pytest.param(moving("north", purgeMode="Gracefully"), None, id="not beside the old copy"),
+    ],
+)
+def test_state_is_taken_along_where_there_is_no_doubt(moved: Object, wanted: str | None) -> None:
+    assert labels_of(manifest_in(rendered(moved))).get("checkpoint") == wanted
+
+
 def test_a_divided_job_shares_its_completions() -> None:
     held = with_metadata(config_map("web"), uid="uid-of-web")
     job = {
