@@ -225,33 +225,8 @@ async def test_a_registry_that_asks_for_opensearch_is_told(site: Site) -> None:
     assert silence == ""
 
 
-async def test_an_override_for_a_placement_that_nobody_acts_on_is_told(site: Site) -> None:
-    patch = {"op": "add", "path": "/data", "value": {"v": "1"}}
-    rule = {"clusterSelector": {"clusterSelectorTerms": []}, "jsonPatchOverrides": [patch]}
-    named = {"group": "", "version": "v1", "kind": "ConfigMap", "name": "web"}
-    chosen = {"resourceSelectors": [named], "policy": {"overrideRules": [rule]}}
-    body = {
-        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
-        "kind": "ResourceOverride",
-        "metadata": {"name": "much", "namespace": "default"},
-        "spec": {**chosen, "placement": {"name": "rp", "scope": "Namespaced"}},
-    }
-    collection = "/apis/placement.kubernetes-fleet.io/v1beta1/namespaces/default/resourceoverrides"
-    path = f"{collection}?dryRun=All"
-
-    _, warning = await Operator(site, "hub").ask("POST", path, body)
-    _, silence = await Operator(site, "hub").ask("POST", path, {**body, "spec": chosen})
-
-    assert "spec.placement.scope: Namespaced is stored but not acted on" in warning
-    assert silence == ""
-
-
 async def test_the_attacker_tries_every_field_there_is_to_be_warned_of() -> None:
-    tried = {
-        *POLICY_ASKS,
-        "spec.backendStore.openSearch",
-        "spec.placement.scope: Namespaced",
-    }
+    tried = {*POLICY_ASKS, "spec.backendStore.openSearch"}
 
     assert {each.field for fields in FIELDS.values() for each in fields} == tried
 

@@ -12,9 +12,9 @@ from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.clusters import CLUSTERS, WORKS, execution_namespace
 from clusterspace.apis.fleet_placements import (
     API_VERSION,
-    FLEET_BINDINGS,
     PARENT,
-    PLACEMENTS,
+    scope_at,
+    scope_of,
 )
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import Client, ClusterClient, DeleteOptions, ListOptions
@@ -85,12 +85,28 @@ def placement(
     }
 
 
+def resource_placement(
+    name: str = "rp", *selectors: Object, policy: Object | None = None, **strategy: Any
+) -> Object:
+    """Return a placement of the ConfigMaps of namespace `app`, unless told to select others."""
+    every = {"group": "", "version": "v1", "kind": "ConfigMap"}
+    made = placement(name, *(selectors or (every,)), policy=policy, **strategy)
+    metadata = {"name": name, "namespace": "app"}
+    return {**made, "kind": "ResourcePlacement", "metadata": metadata}
+
+
 def pick_n(number: int, **more: Any) -> Object:
     return {"placementType": "PickN", "numberOfClusters": number, **more}
 
 
 def pick_fixed(*names: str) -> Object:
     return {"placementType": "PickFixed", "clusterNames": list(names)}
+
+
+def path_of(key: str) -> ResourcePath:
+    """Return where a placement is; a ResourcePlacement's key has a namespace."""
+    namespace, _, name = key.rpartition("/")
+    return ResourcePath(scope_at(key).placements, namespace, name)
 
 
 def of_cluster(status: Object, cluster: str) -> Object:
@@ -160,9 +176,7 @@ class PlacementSite:
                 continue
 
     async def edit_placement(self, name: str, value: Any, *path: str) -> None:
-        await self.change(
-            ResourcePath(PLACEMENTS, "", name), lambda held: with_value(held, value, "spec", *path)
-        )
+        await self.change(path_of(name), lambda held: with_value(held, value, "spec", *path))
 
     async def put(self, resource: GroupVersionResource, made: Object) -> Object:
         return await self.hub.create(resource_path_of(resource, made).collection, made)
@@ -174,7 +188,7 @@ class PlacementSite:
             await self.put(CONFIG_MAPS, config_map(each, {"v": "1"}, namespace=name))
 
     async def place(self, made: Object) -> Object:
-        return await self.put(PLACEMENTS, made)
+        return await self.put(scope_of(made).placements, made)
 
     async def delete(self, place: ResourcePath, cluster: str = "") -> None:
         client = self.members[cluster] if cluster else self.hub
@@ -182,24 +196,24 @@ class PlacementSite:
         await client.delete(place, DeleteOptions(uid=uid_of(held)))
 
     async def status(self, name: str = "crp") -> Object:
-        return (await self.hub.get(ResourcePath(PLACEMENTS, "", name))).get("status") or {}
+        return (await self.hub.get(path_of(name))).get("status") or {}
 
     async def condition(self, kind: str, name: str = "crp") -> tuple[str, str]:
         """Return status and reason of a condition, both empty while it is not there."""
         conditions = (await self.status(name)).get("conditions")
-        held = find_condition(conditions, f"ClusterResourcePlacement{kind}") or {}
+        held = find_condition(conditions, f"{scope_at(name).kind}{kind}") or {}
         return str(held.get("status", "")), str(held.get("reason", ""))
 
     async def message(self, kind: str, name: str = "crp") -> str:
         conditions = (await self.status(name)).get("conditions")
-        held = find_condition(conditions, f"ClusterResourcePlacement{kind}") or {}
+        held = find_condition(conditions, f"{scope_at(name).kind}{kind}") or {}
         return str(held.get("message", ""))
 
     async def is_settled(self, name: str = "crp") -> bool:
         """Whether the newest generation is available everywhere."""
-        held = await self.hub.get(ResourcePath(PLACEMENTS, "", name))
+        held = await self.hub.get(path_of(name))
         conditions = find_at(held, "status", "conditions")
-        available = find_condition(conditions, "ClusterResourcePlacementAvailable") or {}
+        available = find_condition(conditions, f"{scope_at(name).kind}Available") or {}
         is_new = available.get("observedGeneration") == held["metadata"]["generation"]
         return is_new and available.get("status") == "True"
 
@@ -208,8 +222,10 @@ class PlacementSite:
 
     async def clusters(self, name: str = "crp") -> list[str]:
         """Return the clusters that have a binding, picked ones only."""
-        named = ListOptions(label_selector=f"{PARENT}={name}")
-        held = await self.hub.list_objects(ResourcePath(FLEET_BINDINGS), named)
+        path = path_of(name)
+        named = ListOptions(label_selector=f"{PARENT}={path.name}")
+        bindings = ResourcePath(scope_at(name).bindings, path.namespace)
+        held = await self.hub.list_objects(bindings, named)
         states = {each["spec"]["targetCluster"]: each["spec"]["state"] for each in held}
         return sorted(each for each, state in states.items() if state != "Unscheduled")
 

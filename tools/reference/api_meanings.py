@@ -63,6 +63,7 @@ ACTED_ON: Final[Mapping[GroupKind, str]] = {
     (_PLACEMENT, "ClusterResourcePlacement"): (
         "KubeFleet's policy: selects objects and namespaces, and the clusters they go to."
     ),
+    (_PLACEMENT, "ResourcePlacement"): "The same for objects of its own namespace.",
     (_PLACEMENT, "ClusterResourceOverride"): (
         "Changes objects that a placement selects on their way to a cluster, or keeps them from it."
     ),
@@ -79,12 +80,15 @@ WRITTEN: Final[Mapping[GroupKind, str]] = {
     (_PLACEMENT, "ClusterSchedulingPolicySnapshot"): (
         "The policy of a placement at one time; its status has a reason for every cluster."
     ),
+    (_PLACEMENT, "SchedulingPolicySnapshot"): "The same of a ResourcePlacement.",
     (_PLACEMENT, "ClusterResourceSnapshot"): "What a placement selected at one time.",
+    (_PLACEMENT, "ResourceSnapshot"): "What a ResourcePlacement selected at one time.",
     (_PLACEMENT, "ClusterResourceOverrideSnapshot"): "An override at one time.",
     (_PLACEMENT, "ResourceOverrideSnapshot"): "An override at one time.",
     (_PLACEMENT, "ClusterResourceBinding"): (
         "One cluster of a placement, with the conditions of that cluster."
     ),
+    (_PLACEMENT, "ResourceBinding"): "The same of a ResourcePlacement.",
 }
 """Kinds that our controllers write for each other: to look at, not to edit."""
 
@@ -103,9 +107,6 @@ FOR_OTHERS: Final[Mapping[GroupKind, str]] = {
     ("multicluster.x-k8s.io", "ClusterProfile"): "KubeFleet",
     (_PLACEMENT, "AppliedWork"): "KubeFleet",
     (_PLACEMENT, "ClusterResourcePlacementStatus"): "KubeFleet",
-    (_PLACEMENT, "ResourceBinding"): "KubeFleet",
-    (_PLACEMENT, "ResourceSnapshot"): "KubeFleet",
-    (_PLACEMENT, "SchedulingPolicySnapshot"): "KubeFleet",
     (_PLACEMENT, "Work"): "KubeFleet",
 }
 """Kinds that only the controllers of another project write. Those that people write, and that are
@@ -219,6 +220,45 @@ _BINDING: Final = {
     "status.lastScheduledTime": "When clusters were chosen last.",
 }
 
+_FLEET_PLACEMENT: Final = {
+    "spec.policy.placementType": (
+        "`PickAll`: every cluster that fits. `PickN`: so many. `PickFixed`: those named."
+    ),
+    "spec.policy.clusterNames": "For `PickFixed`.",
+    "spec.policy.numberOfClusters": "For `PickN`.",
+    "spec.policy.affinity.clusterAffinity": (
+        "By labels of clusters: what is required, and what is preferred with a weight."
+    ),
+    "spec.policy.tolerations": "Taints of clusters that do not matter.",
+    "spec.policy.topologySpreadConstraints": "For `PickN`: evenly over values of a label.",
+    "spec.revisionHistoryLimit": "Snapshots that are kept.",
+    "spec.strategy.type": "`External`: clusters are picked, and nothing is rolled out.",
+    "spec.statusReportingScope": "`NamespaceAccessible` is refused.",
+    "spec.strategy.applyStrategy.comparisonOption": (
+        "`FullComparison` is refused: what the manifest says is compared."
+    ),
+    "spec.strategy.applyStrategy.type": (
+        "Members get a forced apply, whatever it says; `ReportDiff` is refused, and so is "
+        "`ServerSideApply` that does not force."
+    ),
+    "spec.strategy.applyStrategy.whenToApply": "`IfNotDrifted` is refused: drift is repaired.",
+    "spec.strategy.applyStrategy.whenToTakeOver": (
+        "What becomes of an object that is on the member already."
+    ),
+    "spec.strategy.deleteStrategy.propagationPolicy": (
+        "`Abandon`: what is placed stays when the placement goes."
+    ),
+    "spec.strategy.rollingUpdate.maxUnavailable": "Clusters that may be without at a time.",
+    "spec.strategy.rollingUpdate.maxSurge": "Clusters more than asked for at a time.",
+    "spec.strategy.rollingUpdate.unavailablePeriodSeconds": (
+        "How long an object without a readiness of its own is taken for unavailable."
+    ),
+    "status.conditions": "Of the whole placement; a message names the clusters that lag.",
+    "status.observedResourceIndex": "The snapshot that is rolled out.",
+    "status.placementStatuses": "Each cluster, with what it would not have.",
+    "status.selectedResources": "What the selectors found.",
+}
+
 _FLEET_OVERRIDE: Final = {
     "spec.placement": "The one placement it is for; without it, all. Immutable.",
     "spec.policy.overrideRules": "In their order; the last one wins.",
@@ -319,47 +359,16 @@ FIELDS: Final[Mapping[GroupKind, Mapping[str, str]]] = {
         "spec.state": "`Join` or `Leave`: what the agent is to do.",
     },
     (_PLACEMENT, "ClusterResourcePlacement"): {
+        **_FLEET_PLACEMENT,
         "spec.resourceSelectors": "Which objects without a namespace, and which namespaces.",
         "spec.resourceSelectors.selectionScope": (
             "Of a namespace: itself alone, with all that is in it, or with what other selectors "
             "name."
         ),
-        "spec.policy.placementType": (
-            "`PickAll`: every cluster that fits. `PickN`: so many. `PickFixed`: those named."
-        ),
-        "spec.policy.clusterNames": "For `PickFixed`.",
-        "spec.policy.numberOfClusters": "For `PickN`.",
-        "spec.policy.affinity.clusterAffinity": (
-            "By labels of clusters: what is required, and what is preferred with a weight."
-        ),
-        "spec.policy.tolerations": "Taints of clusters that do not matter.",
-        "spec.policy.topologySpreadConstraints": "For `PickN`: evenly over values of a label.",
-        "spec.revisionHistoryLimit": "Snapshots that are kept.",
-        "spec.strategy.type": "`External`: clusters are picked, and nothing is rolled out.",
-        "spec.statusReportingScope": "`NamespaceAccessible` is refused.",
-        "spec.strategy.applyStrategy.comparisonOption": (
-            "`FullComparison` is refused: what the manifest says is compared."
-        ),
-        "spec.strategy.applyStrategy.type": (
-            "Members get a forced apply, whatever it says; `ReportDiff` is refused, and so is "
-            "`ServerSideApply` that does not force."
-        ),
-        "spec.strategy.applyStrategy.whenToApply": "`IfNotDrifted` is refused: drift is repaired.",
-        "spec.strategy.applyStrategy.whenToTakeOver": (
-            "What becomes of an object that is on the member already."
-        ),
-        "spec.strategy.deleteStrategy.propagationPolicy": (
-            "`Abandon`: what is placed stays when the placement goes."
-        ),
-        "spec.strategy.rollingUpdate.maxUnavailable": "Clusters that may be without at a time.",
-        "spec.strategy.rollingUpdate.maxSurge": "Clusters more than asked for at a time.",
-        "spec.strategy.rollingUpdate.unavailablePeriodSeconds": (
-            "How long an object without a readiness of its own is taken for unavailable."
-        ),
-        "status.conditions": "Of the whole placement; a message names the clusters that lag.",
-        "status.observedResourceIndex": "The snapshot that is rolled out.",
-        "status.placementStatuses": "Each cluster, with what it would not have.",
-        "status.selectedResources": "What the selectors found.",
+    },
+    (_PLACEMENT, "ResourcePlacement"): {
+        **_FLEET_PLACEMENT,
+        "spec.resourceSelectors": "Which objects of its namespace.",
     },
     (_PLACEMENT, "ClusterResourceOverride"): {
         **_FLEET_OVERRIDE,
@@ -387,6 +396,23 @@ FIELDS: Final[Mapping[GroupKind, Mapping[str, str]]] = {
 
 _REFUSED: Final = "a write is refused with the reason"
 _RULE_TERMS: Final = "spec.policy.overrideRules.clusterSelector.clusterSelectorTerms"
+_PLACEMENT_UNHEEDED: Final = {
+    "spec.strategy.applyStrategy.allowCoOwnership": (
+        "owners on the member do not matter to a takeover"
+    ),
+    "spec.strategy.reportBackStrategy": "statuses are on the placement and on the templates",
+    "spec.policy.affinity.clusterAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+    ".clusterSelectorTerms.propertySelector": _REFUSED,
+    "spec.policy.affinity.clusterAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+    ".clusterSelectorTerms.propertySorter": _REFUSED,
+    "spec.policy.affinity.clusterAffinity.preferredDuringSchedulingIgnoredDuringExecution"
+    ".preference.propertySelector": _REFUSED,
+    "spec.policy.affinity.clusterAffinity.preferredDuringSchedulingIgnoredDuringExecution"
+    ".preference.propertySorter": _REFUSED,
+    "status.placementStatuses.diffedPlacements": "always empty",
+    "status.placementStatuses.driftedPlacements": "always empty",
+}
+
 _OVERRIDE_REFUSED: Final = {
     f"{_RULE_TERMS}.propertySelector": _REFUSED,
     f"{_RULE_TERMS}.propertySorter": _REFUSED,
@@ -404,21 +430,10 @@ LEFT_OUT: Final[Mapping[GroupKind, Mapping[str, str]]] = {
     (_MEMBERS, "MemberCluster"): {
         "spec.deleteOptions": "a leave waits for nothing but its agent",
     },
-    (_PLACEMENT, "ClusterResourcePlacement"): {
-        "spec.strategy.applyStrategy.allowCoOwnership": (
-            "owners on the member do not matter to a takeover"
-        ),
-        "spec.strategy.reportBackStrategy": "statuses are on the placement and on the templates",
-        "spec.policy.affinity.clusterAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-        ".clusterSelectorTerms.propertySelector": _REFUSED,
-        "spec.policy.affinity.clusterAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-        ".clusterSelectorTerms.propertySorter": _REFUSED,
-        "spec.policy.affinity.clusterAffinity.preferredDuringSchedulingIgnoredDuringExecution"
-        ".preference.propertySelector": _REFUSED,
-        "spec.policy.affinity.clusterAffinity.preferredDuringSchedulingIgnoredDuringExecution"
-        ".preference.propertySorter": _REFUSED,
-        "status.placementStatuses.diffedPlacements": "always empty",
-        "status.placementStatuses.driftedPlacements": "always empty",
+    (_PLACEMENT, "ClusterResourcePlacement"): _PLACEMENT_UNHEEDED,
+    (_PLACEMENT, "ResourcePlacement"): {
+        **_PLACEMENT_UNHEEDED,
+        "spec.resourceSelectors.selectionScope": "it is about namespaces, which have none",
     },
     (_PLACEMENT, "ClusterResourceOverride"): {
         **_OVERRIDE_REFUSED,

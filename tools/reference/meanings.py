@@ -35,7 +35,7 @@ KINDS: Final = {
     "clusterspace.fleet.membership.member_clusters.agent": "InternalMemberCluster",
     "clusterspace.fleet.membership.status": "Cluster",
     "clusterspace.fleet.propagation": "ResourceBinding and ClusterResourceBinding",
-    "clusterspace.fleet.propagation.placements": "ClusterResourcePlacement and its bindings",
+    "clusterspace.fleet.propagation.placements": "Placements and their bindings",
 }
 """Whose conditions a module sets; the longest match counts."""
 

@@ -84,12 +84,18 @@ def means(spec: Object, namespace: str, identity: ResourceIdentifier) -> bool:
     return named in selected_by(spec)
 
 
-def is_for_placement(spec: Object, placement: str) -> bool:
-    """Whether an override is for a ClusterResourcePlacement; without a reference it is for all."""
+def placement_named_by(spec: Object, namespace: str) -> str | None:
+    """Return the key of the one placement an override of this namespace is for; None if for all."""
     reference: Object | None = spec.get("placement")
     if reference is None:
-        return True
-    return reference.get("name") == placement and reference.get("scope") != _NAMESPACED
+        return None
+    name = str(reference.get("name"))
+    return f"{namespace}/{name}" if reference.get("scope") == _NAMESPACED else name
+
+
+def is_for_placement(spec: Object, namespace: str, placement: str) -> bool:
+    """Whether an override of this namespace, or of none, is for the placement with this key."""
+    return placement_named_by(spec, namespace) in (None, placement)
 
 
 def rules_for(spec: Object, labels: Mapping[str, str]) -> tuple[Object, ...]:

@@ -1,4 +1,7 @@
-"""ClusterResourcePlacement, its snapshots and bindings: names, labels, states and how to read them.
+"""Placements, their snapshots and bindings: names, labels, states and how to read them.
+
+    ClusterResourcePlacement   objects without a namespace, and whole namespaces
+    ResourcePlacement          objects of its own namespace; what comes of it is there, too
 
 All of it is KubeFleet's, letter for letter; what is ours alone begins with `clusterspace.io/`.
 
@@ -38,16 +41,52 @@ from clusterspace.kube.selectors import label_selector_of
 GROUP: Final = "placement.kubernetes-fleet.io"
 API_VERSION: Final = f"{GROUP}/v1beta1"
 KIND: Final = "ClusterResourcePlacement"
-POLICY_SNAPSHOT: Final = "ClusterSchedulingPolicySnapshot"
-RESOURCE_SNAPSHOT: Final = "ClusterResourceSnapshot"
-BINDING: Final = "ClusterResourceBinding"
+NAMESPACED_KIND: Final = "ResourcePlacement"
 
 PLACEMENTS: Final = GroupVersionResource(GROUP, "v1beta1", "clusterresourceplacements")
 POLICY_SNAPSHOTS: Final = GroupVersionResource(GROUP, "v1beta1", "clusterschedulingpolicysnapshots")
 RESOURCE_SNAPSHOTS: Final = GroupVersionResource(GROUP, "v1beta1", "clusterresourcesnapshots")
 FLEET_BINDINGS: Final = GroupVersionResource(GROUP, "v1beta1", "clusterresourcebindings")
 
+
+@dataclass(frozen=True, slots=True)
+class PlacementScope:
+    """One kind of placement, and the kinds of what comes of it."""
+
+    kind: str
+    policy_snapshot: str
+    resource_snapshot: str
+    binding: str
+    placements: GroupVersionResource
+    policy_snapshots: GroupVersionResource
+    resource_snapshots: GroupVersionResource
+    bindings: GroupVersionResource
+
+
+CLUSTER_WIDE: Final = PlacementScope(
+    KIND,
+    "ClusterSchedulingPolicySnapshot",
+    "ClusterResourceSnapshot",
+    "ClusterResourceBinding",
+    PLACEMENTS,
+    POLICY_SNAPSHOTS,
+    RESOURCE_SNAPSHOTS,
+    FLEET_BINDINGS,
+)
+NAMESPACED: Final = PlacementScope(
+    NAMESPACED_KIND,
+    "SchedulingPolicySnapshot",
+    "ResourceSnapshot",
+    "ResourceBinding",
+    GroupVersionResource(GROUP, "v1beta1", "resourceplacements"),
+    GroupVersionResource(GROUP, "v1beta1", "schedulingpolicysnapshots"),
+    GroupVersionResource(GROUP, "v1beta1", "resourcesnapshots"),
+    GroupVersionResource(GROUP, "v1beta1", "resourcebindings"),
+)
+SCOPES: Final = (CLUSTER_WIDE, NAMESPACED)
+
 PARENT: Final = "kubernetes-fleet.io/parent-CRP"
+PARENT_NAMESPACE: Final = "kubernetes-fleet.io/parent-placement-namespace"
 IS_LATEST: Final = "kubernetes-fleet.io/is-latest-snapshot"
 POLICY_INDEX: Final = "kubernetes-fleet.io/policy-index"
 RESOURCE_INDEX: Final = "kubernetes-fleet.io/resource-index"
@@ -143,9 +182,45 @@ def digest_of(value: Any) -> str:
     return sha256(_encode(value)).hexdigest()
 
 
+def scope_at(key: str) -> PlacementScope:
+    """Return the kind of the placement with this key: a ResourcePlacement's has a namespace."""
+    return NAMESPACED if "/" in key else CLUSTER_WIDE
+
+
+def scope_of(placement: Object) -> PlacementScope:
+    """Return which kind of placement this is."""
+    return NAMESPACED if namespace_of(placement) else CLUSTER_WIDE
+
+
+def key_of_placement(placement: Object) -> str:
+    """Return what names a placement among those of both kinds."""
+    namespace = namespace_of(placement)
+    return f"{namespace}/{name_of(placement)}" if namespace else name_of(placement)
+
+
+def placement_text(key: str) -> str:
+    """Return kind and key of a placement, for people."""
+    return f"{scope_at(key).kind} {key}"
+
+
 def parent_of(kube_object: Object) -> str:
-    """Return the placement an object comes of, or an empty text."""
-    return labels_of(kube_object).get(PARENT, "")
+    """Return the key of the placement an object comes of, or an empty text.
+
+    Snapshots and bindings of a ResourcePlacement are in its namespace, whatever labels say: who may
+    write some there has no say about the placements of others.
+    """
+    labels = labels_of(kube_object)
+    parent = labels.get(PARENT, "")
+    namespace = labels.get(PARENT_NAMESPACE, "")
+    if str(kube_object.get("apiVersion")).startswith(f"{GROUP}/"):
+        namespace = namespace_of(kube_object)
+    return f"{namespace}/{parent}" if parent and namespace else parent
+
+
+def parent_labels(key: str) -> dict[str, str]:
+    """Return the labels of what comes of a placement."""
+    namespace, _, name = key.rpartition("/")
+    return {PARENT: name, **({PARENT_NAMESPACE: namespace} if namespace else {})}
 
 
 def is_placed(binding: Object) -> bool:
@@ -155,7 +230,7 @@ def is_placed(binding: Object) -> bool:
 
 def is_of(kube_object: Object, placement: Object) -> bool:
     """Whether an object comes of this placement, and not of an earlier one of its name."""
-    is_named = parent_of(kube_object) == name_of(placement)
+    is_named = parent_of(kube_object) == key_of_placement(placement)
     return is_named and controller_uid_of(kube_object) == uid_of(placement)
 
 
@@ -163,7 +238,7 @@ def owner_reference(placement: Object) -> Object:
     """Return the reference by which things go with their placement."""
     return {
         "apiVersion": API_VERSION,
-        "kind": KIND,
+        "kind": scope_of(placement).kind,
         "name": name_of(placement),
         "uid": uid_of(placement),
         "controller": True,

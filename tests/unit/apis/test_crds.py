@@ -65,6 +65,9 @@ ACTING = frozenset(
         "clusterresourceoverrides",
         "clusterresourceoverridesnapshots",
         "clusterresourceplacements",
+        "resourceplacements",
+        "resourcesnapshots",
+        "schedulingpolicysnapshots",
         "resourceoverrides",
         "resourceoverridesnapshots",
         "workloadrebalancers",
@@ -86,8 +89,6 @@ WRITTEN_BY_THEIRS = frozenset(
         "appliedworks",
         "clusterprofiles",
         "clusterresourceplacementstatuses",
-        "resourcesnapshots",
-        "schedulingpolicysnapshots",
     }
 )
 """What controllers of others write for each other; no person relies on it."""

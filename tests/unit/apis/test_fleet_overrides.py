@@ -94,10 +94,10 @@ def test_a_namespace_means_all_that_is_in_it_and_an_override_in_one_means_its_ow
 
 
 def test_an_override_is_for_the_placement_it_names_or_for_all() -> None:
-    assert is_for_placement({}, "crp")
-    assert is_for_placement({"placement": {"name": "crp", "scope": "Cluster"}}, "crp")
-    assert not is_for_placement({"placement": {"name": "crp", "scope": "Namespaced"}}, "crp")
-    assert not is_for_placement({"placement": {"name": "other"}}, "crp")
+    assert is_for_placement({}, "", "crp")
+    assert is_for_placement({"placement": {"name": "crp", "scope": "Cluster"}}, "app", "crp")
+    assert not is_for_placement({"placement": {"name": "crp", "scope": "Namespaced"}}, "app", "crp")
+    assert not is_for_placement({"placement": {"name": "other"}}, "", "crp")
 
 
 def test_one_rule_of_type_delete_is_enough() -> None:

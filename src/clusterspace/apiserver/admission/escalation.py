@@ -58,7 +58,10 @@ _COLLECTED: Final = ("ownerReferences", "finalizers", "managedFields", "resource
 _CARRIERS: Final = {
     (WORKS.group, works.WORK): ("spec", "workload", "manifests"),
     (fleet_placements.GROUP, "Work"): ("spec", "workload", "manifests"),
-    (fleet_placements.GROUP, fleet_placements.RESOURCE_SNAPSHOT): ("spec", "selectedResources"),
+    **{
+        (fleet_placements.GROUP, each.resource_snapshot): ("spec", "selectedResources")
+        for each in fleet_placements.SCOPES
+    },
 }
 """Kinds whose objects hold manifests of others, and where."""
 

@@ -132,7 +132,7 @@ class RegistryRules(Plugin):
 
 
 class PlacementRules(Plugin):
-    """Completes and checks ClusterResourcePlacements.
+    """Completes and checks placements of both kinds.
 
     What they select must be served, and of a scope that can be selected: everything else would
     only show later, on a placement that places nothing.
@@ -140,7 +140,8 @@ class PlacementRules(Plugin):
 
     async def admit(self, hub: HubState, admission: Admission) -> Object:
         """Complete and check a placement; other objects pass."""
-        is_one = admission.is_of(fleet_placements.GROUP, fleet_placements.KIND)
+        kinds = (each.kind for each in fleet_placements.SCOPES)
+        is_one = any(admission.is_of(fleet_placements.GROUP, each) for each in kinds)
         if not is_one or admission.subresource or _is_leaving(admission):
             return admission.new
         infos = (served.info for served in hub.catalog.all())
@@ -201,6 +202,10 @@ def _kind_causes(known: _KnownKinds, placement: Object) -> Iterator[Cause]:
         if info is None:
             api_version = "/".join(filter(None, (group, version)))
             yield causes.invalid(field, kind, f"the hub serves no {kind} of {api_version}")
+        elif placement.get("kind") == fleet_placements.NAMESPACED_KIND:
+            if not info.namespaced:
+                why = "has no namespace: a ClusterResourcePlacement places it"
+                yield causes.invalid(field, kind, why)
         elif info.namespaced and not is_partial:
             why = "is namespaced: select its Namespace, and what is in it goes along"
             yield causes.invalid(field, kind, why)

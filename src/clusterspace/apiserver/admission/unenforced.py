@@ -66,7 +66,6 @@ UNATTENDED: Final[Mapping[tuple[str, str], str]] = {
     (_PLACEMENT, "ClusterStagedUpdateRun"): _KUBEFLEETS,
     (_PLACEMENT, "ClusterStagedUpdateStrategy"): _KUBEFLEETS,
     (_PLACEMENT, "ResourceEnvelope"): _KUBEFLEETS,
-    (_PLACEMENT, "ResourcePlacement"): _KUBEFLEETS,
     (_PLACEMENT, "StagedUpdateRun"): _KUBEFLEETS,
     (_PLACEMENT, "StagedUpdateStrategy"): _KUBEFLEETS,
 }
@@ -126,13 +125,6 @@ FIELDS: Final[Mapping[tuple[str, str], tuple[UnheededField, ...]]] = {
         UnheededField(
             ("spec", "backendStore", "openSearch"),
             "nothing is sent to OpenSearch; clusters themselves answer search/cache and the proxy",
-        ),
-    ),
-    (_PLACEMENT, "ResourceOverride"): (
-        UnheededField(
-            ("spec", "placement", "scope"),
-            "ResourcePlacements are not acted on, so it overrides nothing",
-            value="Namespaced",
         ),
     ),
 }

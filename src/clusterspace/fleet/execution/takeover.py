@@ -18,7 +18,12 @@ from functools import lru_cache
 from typing import Any, Final, cast
 
 from clusterspace.apis import stamps
-from clusterspace.apis.fleet_placements import IF_NO_DIFF, PARENT, TAKE_OVER
+from clusterspace.apis.fleet_placements import (
+    IF_NO_DIFF,
+    PARENT,
+    PARENT_NAMESPACE,
+    TAKE_OVER,
+)
 from clusterspace.apis.interpreter.templates import retain
 from clusterspace.apis.kinds import kind_of
 from clusterspace.builtins.defaults.apply import apply_defaults
@@ -127,6 +132,7 @@ def template_uid_of(manifest: Object) -> str:
 _STAMP_LABELS: Final = frozenset(
     {
         PARENT,
+        PARENT_NAMESPACE,
         stamps.MANAGED,
         stamps.WORK_ID,
         stamps.BINDING_ID,

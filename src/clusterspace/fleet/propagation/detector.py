@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, Final
 
 from clusterspace.apis import stamps
-from clusterspace.apis.fleet_placements import is_placed, parent_of
+from clusterspace.apis.fleet_placements import is_placed, parent_of, placement_text
 from clusterspace.apis.interpreter.templates import replicas_in
 from clusterspace.apis.policies import (
     CLUSTER_OVERRIDE_POLICIES,
@@ -211,7 +211,7 @@ class Detector(Reconciler):
             # When it is gone at last, its deletion wakes us for this template.
             owner = f"{path} is another object's, which must go first"
             if is_placed(binding):
-                owner = f"ClusterResourcePlacement {parent_of(binding)} places it"
+                owner = f"{placement_text(parent_of(binding))} places it"
             self._warn(template, policy, owner)
             return
         desired = bound(binding, template, policy, takes_version=takes_version)

@@ -21,8 +21,7 @@ from clusterspace.apis.clusters import (
     conditions_of,
     is_pull,
 )
-from clusterspace.apis.fleet_placements import KIND as PLACEMENT
-from clusterspace.apis.fleet_placements import PARENT, PLACEMENTS
+from clusterspace.apis.fleet_placements import parent_of, scope_at
 from clusterspace.apis.kinds import kind_of
 from clusterspace.apis.policies import (
     CLUSTER_OVERRIDE_POLICY,
@@ -241,7 +240,7 @@ class Evidence:
     clusters: tuple[Object, ...] = ()
     leases: tuple[Object, ...] = ()
     placement: Object | None = None
-    """The ClusterResourcePlacement that made the binding, if one did."""
+    """The placement that made the binding, if one did."""
 
 
 def find_named(served: ServedResources, word: str) -> ResourceInfo:
@@ -281,10 +280,11 @@ async def gather(hub_client: Reader, path: ResourcePath) -> Evidence:
         by_name = ListOptions(field_selector=f"metadata.name={named}")
         works = await hub_client.list_objects(ResourcePath(WORKS), by_name)
     placement: Object | None = None
-    if PARENT in labels:
+    if parent := parent_of(binding or {}):
         with suppress(NotServed):
-            parent = ResourcePath(PLACEMENTS, name=labels[PARENT])
-            placement = await hub_client.find(parent)
+            namespace, _, name = parent.rpartition("/")
+            path = ResourcePath(scope_at(parent).placements, namespace, name)
+            placement = await hub_client.find(path)
     return Evidence(
         template=template,
         policies=tuple(policies),
@@ -303,10 +303,9 @@ def explain(evidence: Evidence, live: Mapping[str, LiveNote] | None = None) -> E
     claim = claim_of(template)
     followed = next((p for p in policies if claim is not None and p.key == claim.key), None)
     followed_note = followed and _policy_note(followed, _SELECTS[followed.precision(template)])
-    parent = labels_of(binding or {}).get(PARENT)
-    if parent:
+    if parent := parent_of(binding or {}):
         is_gone = "is gone" if evidence.placement is None else "selects it"
-        followed_note = PolicyNote(PLACEMENT, parent, 0, is_gone)
+        followed_note = PolicyNote(scope_at(parent).kind, parent, 0, is_gone)
     clusters: tuple[ClusterNote, ...] = ()
     if binding is not None:
         clusters = cluster_notes(binding, evidence)

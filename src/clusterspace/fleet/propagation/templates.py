@@ -18,7 +18,7 @@ from clusterspace.apis import stamps
 from clusterspace.apis.clusters import CLUSTERS, SecretRef, impersonator_ref_of, secret_ref_of
 from clusterspace.apis.fleet_placements import (
     RESOURCE_INDEX,
-    RESOURCE_SNAPSHOTS,
+    SCOPES,
     ResourceIdentifier,
     hashes_of,
     identity_of,
@@ -27,6 +27,7 @@ from clusterspace.apis.fleet_placements import (
     manifest_hash,
     parent_of,
     read_state,
+    scope_at,
 )
 from clusterspace.apis.kinds import SECRET, kind_of
 from clusterspace.apis.migrations import GROUP as MIGRATIONS
@@ -415,8 +416,12 @@ class Revisions:
     """All resource snapshots; each is read once, for they never change."""
 
     def __init__(self, caches: HubCaches) -> None:
-        self._cache = caches.informer(RESOURCE_SNAPSHOTS, indexes=PARENT_INDEX).cache
+        self._caches = {
+            each: caches.informer(each.resource_snapshots, indexes=PARENT_INDEX).cache
+            for each in SCOPES
+        }
         self._pages: dict[str, _Page] = {}
+        """By key; only those of ResourcePlacements have a namespace in it."""
 
     def find(self, parent: str, identity: ResourceIdentifier, state_hash: str) -> Object | None:
         """Return an object in a certain state, or None when no snapshot is known that has it."""
@@ -434,14 +439,16 @@ class Revisions:
         return found
 
     def _pages_of(self, parent: str) -> list[_Page]:
-        keys = self._cache.keys_at(BY_PARENT, parent)
-        for gone in [key for key in self._pages if key not in self._cache]:
+        cache = self._caches[scope_at(parent)]
+        keys = cache.keys_at(BY_PARENT, parent)
+        for gone in [key for key in self._pages if key not in self._caches[scope_at(key)]]:
             del self._pages[gone]
         return [self._page(key) for key in sorted(keys)]
 
     def _page(self, key: str) -> _Page:
         # The cache hands out the very bytes it stores, so the same bytes are the same state.
-        raw, page = self._cache.find_raw(key) or b"{}", self._pages.get(key)
+        raw = self._caches[scope_at(key)].find_raw(key) or b"{}"
+        page = self._pages.get(key)
         if page is not None and page.raw is raw:
             return page
         manifests: dict[tuple[ResourceIdentifier, str], bytes] = {}

@@ -1,4 +1,4 @@
-"""ClusterResourcePlacements: clusters are picked, and bindings of work.karmada.io are written.
+"""Placements of both kinds: clusters are picked, and bindings of work.karmada.io are written.
 
     selectors ──> objects ──> snapshot ─┐
                                         ├──> rollout ──> bindings of the engine ──> (Works)

@@ -1,4 +1,4 @@
-"""Every ClusterResourcePlacement, kept as it is meant to be: select, pick, roll out, report.
+"""Every placement of either kind, kept as it is meant to be: select, pick, roll out, report.
 
     selectors ──> objects ──> snapshot ─┐
                                         ├──> rollout ──> bindings of the engine ──> (Works)
@@ -17,20 +17,20 @@ import structlog
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import CLUSTERS, WORKS
-from clusterspace.apis.fleet_overrides import CLUSTER_SNAPSHOTS
+from clusterspace.apis.fleet_overrides import CLUSTER_SNAPSHOTS, placement_named_by
 from clusterspace.apis.fleet_overrides import RESOURCE_SNAPSHOTS as OVERRIDE_SNAPSHOTS
 from clusterspace.apis.fleet_placements import (
-    FLEET_BINDINGS,
-    PARENT,
     PLACEMENT_FINALIZER,
-    PLACEMENTS,
-    POLICY_SNAPSHOTS,
-    RESOURCE_SNAPSHOTS,
     SCHEDULER_FINALIZER,
+    SCOPES,
     abandons,
     is_external,
     is_of,
+    key_of_placement,
+    parent_labels,
     parent_of,
+    scope_at,
+    scope_of,
 )
 from clusterspace.apis.works import (
     CLUSTER_RESOURCE_BINDINGS,
@@ -77,7 +77,7 @@ from clusterspace.kube.objects import (
     find_at,
     is_being_deleted,
     metadata_of,
-    name_of,
+    namespace_of,
     uid_of,
     with_finalizer,
     with_value,
@@ -103,7 +103,7 @@ _NOT_YET: Final = "Yet"
 
 
 class PlacementController(Reconciler):
-    """Compiles ClusterResourcePlacements into the engine's bindings."""
+    """Compiles placements into the engine's bindings."""
 
     name = "placements"
 
@@ -120,10 +120,11 @@ class PlacementController(Reconciler):
         self._events = events
         self._clock = clock
         self._templates = caches.shared(TemplateInformers)
-        self._placements = caches.informer(PLACEMENTS)
+        self._placements = {each: caches.informer(each.placements) for each in SCOPES}
         self._owned = tuple(
             caches.informer(each, indexes=PARENT_INDEX)
-            for each in (POLICY_SNAPSHOTS, RESOURCE_SNAPSHOTS, FLEET_BINDINGS)
+            for scope in SCOPES
+            for each in (scope.policy_snapshots, scope.resource_snapshots, scope.bindings)
         )
         self._engine_bindings = tuple(
             caches.informer(each, indexes=PARENT_INDEX)
@@ -151,7 +152,8 @@ class PlacementController(Reconciler):
 
     def watches(self) -> Iterable[Watch]:
         """Return placements, what they own, and everything they select, pick and report on."""
-        yield Watch(self._placements, to=self.itself_selecting)
+        for placements in self._placements.values():
+            yield Watch(placements, to=self.itself_selecting)
         for owned in self._owned:
             yield Watch(
                 owned,
@@ -174,9 +176,9 @@ class PlacementController(Reconciler):
 
     async def reconcile(self, request: Request) -> Result:
         """Bring one placement to where it should be."""
-        placement = self._placements.cache.find(request.key)
+        placement = self._placements[scope_at(request.key)].cache.find(request.key)
         if placement is None:
-            self._namespaces.pop(request.name, None)
+            self._namespaces.pop(request.key, None)
             return Done()
         if is_being_deleted(placement):
             return await self._withdraw(placement)
@@ -187,9 +189,8 @@ class PlacementController(Reconciler):
         desired = with_finalizer(
             with_finalizer(placement, PLACEMENT_FINALIZER), SCHEDULER_FINALIZER
         )
-        placement = await commit(
-            self._hub, resource_path_of(PLACEMENTS, placement), placement, desired
-        )
+        path = resource_path_of(scope_of(placement).placements, placement)
+        placement = await commit(self._hub, path, placement, desired)
 
         selection = await self._snapshots.select(placement)
         if selection is None:
@@ -199,7 +200,7 @@ class PlacementController(Reconciler):
             status = with_invalid_selectors(placement, selection.problems, now)
             await self._write_status(placement, status)
             return Done()
-        self._namespaces[name_of(placement)] = selection.namespaces
+        self._namespaces[request.key] = selection.namespaces
 
         choice = await self._picker.pick(placement)
         in_use = {index_in(snapshot_of(each)) for each in choice.bindings.values()}
@@ -219,7 +220,7 @@ class PlacementController(Reconciler):
         return Done() if rolled.look_again is None else RequeueAfter(rolled.look_again)
 
     async def _write_status(self, placement: Object, status: Object) -> None:
-        path = resource_path_of(PLACEMENTS, placement)
+        path = resource_path_of(scope_of(placement).placements, placement)
         await commit(self._hub, path, placement, {**placement, "status": status})
         before = find_at(placement, "status", "conditions")
         for each in status["conditions"]:
@@ -239,14 +240,22 @@ class PlacementController(Reconciler):
         Everything is listed live: a binding that a cache has not seen yet would stay behind with
         its objects. The engine's bindings go first, because they hold what knows the clusters.
         """
-        path = resource_path_of(PLACEMENTS, placement)
+        path = resource_path_of(scope_of(placement).placements, placement)
         live = await self._hub.find(path)
         if live is None or uid_of(live) != uid_of(placement) or not is_being_deleted(live):
             return Done()
-        of_placement = ListOptions(label_selector=f"{PARENT}={name_of(live)}")
+        labels = parent_labels(key_of_placement(live))
+        selector = ",".join(f"{key}={value}" for key, value in labels.items())
+        of_placement = ListOptions(label_selector=selector)
+        scope, namespace = scope_of(live), namespace_of(live)
         waits = False
-        for resource in (RESOURCE_BINDINGS, CLUSTER_RESOURCE_BINDINGS):
-            for each in await self._hub.list_objects(ResourcePath(resource), of_placement):
+        # A ResourcePlacement has none but in its own namespace.
+        engine = (
+            (RESOURCE_BINDINGS,) if namespace else (RESOURCE_BINDINGS, CLUSTER_RESOURCE_BINDINGS)
+        )
+        for resource in engine:
+            place = ResourcePath(resource, namespace)
+            for each in await self._hub.list_objects(place, of_placement):
                 if not is_of(each, live):
                     continue
                 waits = True
@@ -259,8 +268,9 @@ class PlacementController(Reconciler):
                 await self._writer.remove(resource, each)
         if waits:
             return RequeueAfter(_WITHDRAWING_SECONDS)
-        for resource in (FLEET_BINDINGS, RESOURCE_SNAPSHOTS, POLICY_SNAPSHOTS):
-            for each in await self._hub.list_objects(ResourcePath(resource), of_placement):
+        for resource in (scope.bindings, scope.resource_snapshots, scope.policy_snapshots):
+            place = ResourcePath(resource, namespace)
+            for each in await self._hub.list_objects(place, of_placement):
                 if is_of(each, live):
                     await self._writer.remove(resource, each)
         freed = without_finalizer(without_finalizer(live, SCHEDULER_FINALIZER), PLACEMENT_FINALIZER)
@@ -317,27 +327,31 @@ class PlacementController(Reconciler):
     def _selecting(self, namespace: str, *states: Object | None) -> Iterable[Request]:
         """Yield the placements that select an object, in any of its states."""
         known = [(each.get("apiVersion"), each.get("kind"), each) for each in states if each]
-        for name, selectors in self._selectors.items():
-            is_inside = bool(namespace) and namespace in self._namespaces.get(name, ())
+        for placement, selectors in self._selectors.items():
+            own = placement.rpartition("/")[0]
+            if own and own != namespace:
+                continue
+            is_inside = bool(namespace) and namespace in self._namespaces.get(placement, ())
             is_selected = any(
                 (each.kind.api_version, each.kind.kind) == (api_version, kind) and each.means(state)
                 for each in selectors
                 for api_version, kind, state in known
             )
             if is_inside or is_selected:
-                yield Request(name)
+                yield request_for(placement)
 
     def placements_overridden(self, update: Update) -> Iterable[Request]:
         """Map a snapshot of an override to the placement it names; one that names none to all."""
         states = (update.decode_before(), update.decode_after())
-        named = {find_at(spec_of(each), "placement", "name") for each in states if each is not None}
+        namespace = update.key.rpartition("/")[0]
+        named = {placement_named_by(spec_of(e), namespace) for e in states if e is not None}
         if None not in named:
-            return [request_for(str(name)) for name in sorted(named)]
+            return [request_for(str(name)) for name in sorted(filter(None, named))]
         return self.every_placement(update)
 
     def every_placement(self, _: Update) -> Iterable[Request]:
         """Map a change to all placements."""
-        return [request_for(key) for key in self._placements.cache]
+        return [request_for(key) for each in self._placements.values() for key in each.cache]
 
 
 def wakes(was: Member | None, is_now: Member | None) -> bool:
@@ -366,7 +380,7 @@ def placements_of(update: Update) -> Iterable[Request]:
     """Map something that comes of a placement to it; both, if it changed hands."""
     states = (update.decode_before(), update.decode_after())
     names = {parent_of(each) for each in states if each is not None}
-    return [Request(name) for name in sorted(names) if name]
+    return [request_for(name) for name in sorted(names) if name]
 
 
 def _marks(kube_object: Object) -> tuple[object, ...]:

@@ -23,8 +23,8 @@ from clusterspace.apis.fleet_overrides import (
 )
 from clusterspace.apis.fleet_placements import (
     API_VERSION,
-    FLEET_BINDINGS,
     IS_LATEST,
+    SCOPES,
     digest_of,
     index_of,
     is_latest,
@@ -88,7 +88,9 @@ class OverrideSnapshots(Reconciler):
         self._cluster_snapshots = caches.informer(CLUSTER_SNAPSHOTS, indexes=OVERRIDE_INDEXES)
         self._known = OwnWrites(self._snapshots)
         self._cluster_known = OwnWrites(self._cluster_snapshots)
-        self._bindings = caches.informer(FLEET_BINDINGS, indexes=_BINDING_INDEXES)
+        self._bindings = tuple(
+            caches.informer(each.bindings, indexes=_BINDING_INDEXES) for each in SCOPES
+        )
 
     def watches(self) -> Iterable[Watch]:
         """Return overrides, their snapshots, and bindings that may have let go of one."""
@@ -96,7 +98,8 @@ class OverrideSnapshots(Reconciler):
             yield Watch(overrides, when=more_than_status_changed)
         for snapshots in (self._snapshots, self._cluster_snapshots):
             yield Watch(snapshots, to=overrides_of_snapshot)
-        yield Watch(self._bindings, to=self.overrides_let_go)
+        for bindings in self._bindings:
+            yield Watch(bindings, to=self.overrides_let_go)
 
     async def reconcile(self, request: Request) -> Result:
         """Bring the snapshots of one override to where they should be."""
@@ -134,7 +137,7 @@ class OverrideSnapshots(Reconciler):
         old = [each for each in existing if latest is None or uid_of(each) != uid_of(latest)]
         for each in old[: max(0, len(old) - kept)]:
             key = key_of(namespace_of(each), name_of(each))
-            if not self._bindings.cache.keys_at(_BY_SNAPSHOT, key):
+            if not any(known.cache.keys_at(_BY_SNAPSHOT, key) for known in self._bindings):
                 await self._remove(each)
         return Done()
 

@@ -108,7 +108,7 @@ def relevant_overrides(
         spec, namespace = spec_of(snapshot), namespace_of(snapshot)
         names = selected_by(spec)
         is_about = any((namespace, *n) in own for n in names) if namespace else wide & {*names}
-        if is_about and is_for_placement(spec, placement):
+        if is_about and is_for_placement(spec, namespace, placement):
             found.append(snapshot)
     return tuple(found)
 

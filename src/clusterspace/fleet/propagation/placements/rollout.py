@@ -14,11 +14,9 @@ from clusterspace.apis import stamps
 from clusterspace.apis.fleet_placements import (
     ALWAYS,
     API_VERSION,
-    BINDING,
     BOUND,
     IF_NO_DIFF,
     MANIFEST_HASHES,
-    PARENT,
     PREVIOUS_STATE,
     SCHEDULED,
     TAKE_OVER,
@@ -27,8 +25,12 @@ from clusterspace.apis.fleet_placements import (
     apply_strategy_of,
     hashes_text,
     is_of,
+    key_of_placement,
     owner_reference,
+    parent_labels,
     parent_of,
+    placement_text,
+    scope_of,
     take_over_of,
 )
 from clusterspace.apis.policies import ABORT, OVERWRITE
@@ -126,6 +128,7 @@ def plan_bindings(
     """Return the bindings to write so that they say what was picked; `existing` is by cluster."""
     changes: list[BindingChange] = []
     strategy: Object = find_at(placement, "spec", "strategy", "applyStrategy") or {}
+    namespace = namespace_of(placement)
     for cluster, decision in sorted(picking.picked.items()):
         before = existing.get(cluster)
         picked = {
@@ -135,10 +138,11 @@ def plan_bindings(
         if before is None:
             after = {
                 "apiVersion": API_VERSION,
-                "kind": BINDING,
+                "kind": scope_of(placement).binding,
                 "metadata": {
                     "name": binding_name(placement, cluster),
-                    "labels": {PARENT: name_of(placement)},
+                    **({"namespace": namespace} if namespace else {}),
+                    "labels": parent_labels(key_of_placement(placement)),
                     "ownerReferences": [owner_reference(placement)],
                 },
                 "spec": {
@@ -306,8 +310,6 @@ def _share(value: object, desired: int) -> int:
 # lock that keeps an object to one owner: a placement whose object has another's binding leaves it
 # alone, and says whose it is.
 
-_MANAGED_BY: Final = "clusterresourceplacement"
-
 
 @dataclass(frozen=True, slots=True)
 class PlacedObject:
@@ -398,7 +400,8 @@ def desired_binding(
     annotations[MANIFEST_HASHES] = hashes_text(dict(placed.states))
     if strategy == IF_NO_DIFF:
         annotations[TAKE_OVER] = IF_NO_DIFF
-    marks = {PARENT: name_of(placement), stamps.BINDING_MANAGED_BY: _MANAGED_BY}
+    parent = key_of_placement(placement)
+    marks = {**parent_labels(parent), stamps.BINDING_MANAGED_BY: scope_of(placement).kind.lower()}
     marked = with_metadata(base, labels={**labels_of(base), **marks}, annotations=annotations)
 
     current: Object = base.get("spec") or {}
@@ -436,10 +439,10 @@ def stale_bindings(
 def owner_text(binding: Object, placement: Object) -> str:
     """Return who has the object of a binding, when that is not this placement."""
     parent = parent_of(binding)
-    if parent and parent != name_of(placement):
-        return f"ClusterResourcePlacement {parent} places it"
+    if parent and parent != key_of_placement(placement):
+        return f"{placement_text(parent)} places it"
     if parent:
-        return f"an earlier ClusterResourcePlacement {parent} is still withdrawing it"
+        return f"an earlier {placement_text(parent)} is still withdrawing it"
     claim = claim_of(binding)
     if claim is not None:
         kind = "PropagationPolicy" if claim.namespace else "ClusterPropagationPolicy"

@@ -19,13 +19,10 @@ from clusterspace.apis.fleet_placements import (
     NUMBER_OF_CLUSTERS,
     NUMBER_OF_ENVELOPES,
     NUMBER_OF_SNAPSHOTS,
-    PARENT,
     PICK_N,
     POLICY_INDEX,
-    POLICY_SNAPSHOT,
     RESOURCE_HASH,
     RESOURCE_INDEX,
-    RESOURCE_SNAPSHOT,
     SUBINDEX,
     ResourceIdentifier,
     digest_of,
@@ -33,8 +30,11 @@ from clusterspace.apis.fleet_placements import (
     identity_of,
     index_of,
     is_latest,
+    key_of_placement,
     owner_reference,
+    parent_labels,
     placement_type_of,
+    scope_of,
 )
 from clusterspace.apis.interpreter.templates import pruned
 from clusterspace.apis.policies import ResourceSelector
@@ -51,6 +51,7 @@ from clusterspace.kube.objects import (
     labels_of,
     metadata_of,
     name_of,
+    namespace_of,
     with_metadata,
     with_value,
     without_value,
@@ -186,11 +187,16 @@ def read_selectors(placement: Object) -> tuple[Selector, ...]:
     return tuple(selectors)
 
 
-def select(selectors: Iterable[Selector], templates: PlaceableTemplates) -> Selection:
-    """Find everything that is selected, or say why that cannot be told."""
+def select(
+    selectors: Iterable[Selector], templates: PlaceableTemplates, own_namespace: str = ""
+) -> Selection:
+    """Find everything that is selected, or say why that cannot be told.
+
+    A placement that has a namespace selects in it, and nothing else.
+    """
     selectors = tuple(selectors)
     # The namespace of which only some is selected, if there is one.
-    inside = next(
+    inside = own_namespace or next(
         (
             each.name
             for each in selectors
@@ -198,6 +204,9 @@ def select(selectors: Iterable[Selector], templates: PlaceableTemplates) -> Sele
         ),
         "",
     )
+    if own_namespace and is_kept_home(own_namespace):
+        why = f"namespace {own_namespace} belongs to the hub and nothing of it is placed"
+        return Selection(problems=(why,))
     found: dict[ResourceIdentifier, Object] = {}
     namespaces: set[str] = set()
     problems: list[str] = []
@@ -205,6 +214,10 @@ def select(selectors: Iterable[Selector], templates: PlaceableTemplates) -> Sele
         kind, info = selector.kind, templates.find_info(selector.kind)
         if info is None:
             problems.append(f"the hub serves no {kind.kind} of {kind.api_version}")
+            continue
+        if own_namespace and not info.namespaced:
+            why = "has no namespace: a ClusterResourcePlacement places it"
+            problems.append(f"{kind.kind} {why}")
             continue
         if info.namespaced and not inside:
             problems.append(f"{kind.kind} is namespaced: select its namespace instead")
@@ -311,7 +324,7 @@ def plan_policy_snapshot(placement: Object, existing: Sequence[Object]) -> Snaps
         return SnapshotPlan(latest, index_of(latest, POLICY_INDEX), changed=changed)
     index = 0 if newest is None else index_of(newest, POLICY_INDEX) + 1
     latest = _snapshot(
-        POLICY_SNAPSHOT,
+        scope_of(placement).policy_snapshot,
         placement,
         f"{name_of(placement)}-{index}",
         labels={POLICY_INDEX: str(index), IS_LATEST: "true"},
@@ -346,7 +359,7 @@ def plan_resource_snapshot(
         size += length
     overflow = [
         _snapshot(
-            RESOURCE_SNAPSHOT,
+            scope_of(placement).resource_snapshot,
             placement,
             f"{name_of(placement)}-{index}-{number}",
             labels={RESOURCE_INDEX: str(index)},
@@ -356,7 +369,7 @@ def plan_resource_snapshot(
         for number, page in enumerate(pages[1:])
     ]
     master = _snapshot(
-        RESOURCE_SNAPSHOT,
+        scope_of(placement).resource_snapshot,
         placement,
         snapshot_name(name_of(placement), index),
         labels={RESOURCE_INDEX: str(index), IS_LATEST: "true"},
@@ -420,7 +433,8 @@ def _snapshot(
 ) -> Object:
     metadata = {
         "name": name,
-        "labels": {PARENT: name_of(placement), **labels},
+        **({"namespace": namespace} if (namespace := namespace_of(placement)) else {}),
+        "labels": {**parent_labels(key_of_placement(placement)), **labels},
         "annotations": dict(annotations),
         "ownerReferences": [owner_reference(placement)],
     }

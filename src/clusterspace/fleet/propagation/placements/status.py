@@ -20,6 +20,7 @@ from clusterspace.apis.fleet_placements import (
     TAKE_OVER,
     ResourceIdentifier,
     generation_of,
+    scope_of,
 )
 from clusterspace.apis.works import ALREADY_EXISTS, APPLIED, UNHEALTHY, report_of
 from clusterspace.fleet.propagation.placements.overrides import NO_OVERRIDES, ClusterOverrides
@@ -38,7 +39,6 @@ from clusterspace.kube.resources import GroupKind
 
 SCHEDULED: Final = "Scheduled"
 ROLLOUT_STARTED: Final = "RolloutStarted"
-PREFIX: Final = "ClusterResourcePlacement"
 AVAILABLE: Final = "Available"
 OVERRIDDEN: Final = "Overridden"
 WORK_SYNCHRONIZED: Final = "WorkSynchronized"
@@ -311,7 +311,8 @@ def placement_status(placement: Object, summary: Summary, now: float) -> Object:
     """Return the status of a placement."""
     before: Object = placement.get("status") or {}
     generation = generation_of(placement)
-    conditions = placement_conditions(summary, generation)
+    kind = scope_of(placement).kind
+    conditions = [_prefixed(each, kind) for each in placement_conditions(summary, generation)]
     status: Object = {
         "conditions": exactly(before.get("conditions"), conditions, now),
         "selectedResources": [each.to_object() for each in summary.selected],
@@ -328,7 +329,9 @@ def with_invalid_selectors(placement: Object, problems: Sequence[str], now: floa
     condition = Condition(
         SCHEDULED, FALSE, "InvalidResourceSelectors", message, generation_of(placement)
     )
-    conditions = exactly(before.get("conditions"), [_prefixed(condition)], now)
+    conditions = exactly(
+        before.get("conditions"), [_prefixed(condition, scope_of(placement).kind)], now
+    )
     return {**before, "conditions": conditions}
 
 
@@ -348,14 +351,14 @@ def scheduled_condition(picking: Picking, generation: int) -> Condition:
 
 
 def placement_conditions(summary: Summary, generation: int) -> Iterable[Condition]:
-    """Yield the conditions of a placement, up to the first that does not hold everywhere."""
-    yield _prefixed(scheduled_condition(summary.picking, generation))
+    """Yield the conditions of a placement, without its kind, up to the first that does not hold."""
+    yield scheduled_condition(summary.picking, generation)
     if not summary.clusters:
         return
     if summary.is_external:
         reason = "RolloutControlledByExternalController"
         message = "strategy.type is External: nothing is rolled out but by an update run"
-        yield _prefixed(Condition(ROLLOUT_STARTED, UNKNOWN, reason, message, generation))
+        yield Condition(ROLLOUT_STARTED, UNKNOWN, reason, message, generation)
         return
     for kind in _CHAIN:
         condition = over_all_clusters(kind, summary.clusters, generation)
@@ -369,7 +372,7 @@ def placement_conditions(summary: Summary, generation: int) -> Iterable[Conditio
             ]
             message = "; ".join((condition.message, *stuck[:_MOST_NAMED]))
             condition = replace(condition, message=message)
-        yield _prefixed(condition)
+        yield condition
         if condition.status != TRUE:
             return
 
@@ -435,5 +438,6 @@ def cluster_statuses(before: Object, summary: Summary, generation: int, now: flo
     return statuses
 
 
-def _prefixed(condition: Condition) -> Condition:
-    return replace(condition, type=PREFIX + condition.type)
+def _prefixed(condition: Condition, kind: str) -> Condition:
+    """Return a condition as a placement of this kind has it: bindings have it without the kind."""
+    return replace(condition, type=kind + condition.type)

@@ -15,18 +15,18 @@ from typing import Final
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import CLUSTERS, WORKS
 from clusterspace.apis.fleet_placements import (
-    FLEET_BINDINGS,
     POLICY_INDEX,
-    POLICY_SNAPSHOTS,
     RESOURCE_INDEX,
-    RESOURCE_SNAPSHOTS,
+    SCOPES,
     UNSCHEDULED,
     ResourceIdentifier,
     generation_of,
     identity_of,
     is_external,
     is_of,
+    key_of_placement,
     manifest_hash,
+    scope_of,
 )
 from clusterspace.apis.works import (
     CLUSTER_RESOURCE_BINDINGS,
@@ -132,19 +132,27 @@ _STARTED: Final = "the newest state is rolled out to the cluster"
 _NOT_STARTED: Final = "the cluster waits until enough others are available"
 
 
-class KnownFleetBindings(OwnWrites):
+class KnownFleetBindings:
     """The bindings of placements to clusters, our own latest writes included.
 
     Who went by a cache that has not seen the last rollout yet would take it back.
     """
 
     def __init__(self, caches: HubCaches) -> None:
-        super().__init__(caches.informer(FLEET_BINDINGS, indexes=PARENT_INDEX))
+        self._known = {
+            each.bindings: OwnWrites(caches.informer(each.bindings, indexes=PARENT_INDEX))
+            for each in SCOPES
+        }
 
     def of(self, placement: Object) -> dict[str, Object]:
         """Return the bindings of a placement, by cluster."""
-        bindings = self.objects_at(BY_PARENT, name_of(placement))
+        known = self._known[scope_of(placement).bindings]
+        bindings = known.objects_at(BY_PARENT, key_of_placement(placement))
         return {cluster_of(each): each for each in bindings if is_of(each, placement)}
+
+    def find_for(self, resource: GroupVersionResource) -> OwnWrites | None:
+        """Return where writes of such objects are noted; None if they are no such bindings."""
+        return self._known.get(resource)
 
 
 class PlacementWriter:
@@ -165,15 +173,15 @@ class PlacementWriter:
             stored = await self._hub.create(path.collection, desired)
         except AlreadyExists as error:
             raise Conflict(f"{path} is there already") from error
-        if resource == FLEET_BINDINGS:
-            self.fleet_bindings.note(stored)
+        if known := self.fleet_bindings.find_for(resource):
+            known.note(stored)
         return stored
 
     async def change(self, resource: GroupVersionResource, before: Object, after: Object) -> Object:
         """Write what is different, if anything is."""
         stored = await commit(self._hub, resource_path_of(resource, before), before, after)
-        if resource == FLEET_BINDINGS:
-            self.fleet_bindings.note(stored)
+        if known := self.fleet_bindings.find_for(resource):
+            known.note(stored)
         return stored
 
     async def remove(self, resource: GroupVersionResource, existing: Object) -> None:
@@ -183,8 +191,8 @@ class PlacementWriter:
             await self._hub.delete(path, DeleteOptions(uid=uid_of(existing)))
         except NotFound:
             pass
-        if resource == FLEET_BINDINGS:
-            self.fleet_bindings.note_deleted(existing)
+        if known := self.fleet_bindings.find_for(resource):
+            known.note_deleted(existing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,11 +218,14 @@ class ClusterPicker:
         self._hub = hub
         self._writer = writer
         self._clock = clock
-        self._policy_snapshots = caches.informer(POLICY_SNAPSHOTS, indexes=PARENT_INDEX)
+        self._policy_snapshots = {
+            each: caches.informer(each.policy_snapshots, indexes=PARENT_INDEX) for each in SCOPES
+        }
         self._members = caches.shared(KnownMembers)
 
     async def pick(self, placement: Object) -> Choice:
         """Pick clusters: snapshot the policy, decide, write bindings, say why."""
+        scope = scope_of(placement)
         snapshot = await self._write_snapshot(placement)
         policy = read_pick_policy(find_at(placement, "spec", "policy"))
         bindings = self._writer.fleet_bindings.of(placement)
@@ -239,9 +250,9 @@ class ClusterPicker:
         written = dict(bindings)
         for change in plan_bindings(placement, picking, name_of(snapshot), bindings):
             if change.before is None:
-                stored = await self._writer.create(FLEET_BINDINGS, change.after)
+                stored = await self._writer.create(scope.bindings, change.after)
             else:
-                stored = await self._writer.change(FLEET_BINDINGS, change.before, change.after)
+                stored = await self._writer.change(scope.bindings, change.before, change.after)
             written[change.cluster] = stored
 
         status: Object = snapshot.get("status") or {}
@@ -252,22 +263,25 @@ class ClusterPicker:
             "conditions": exactly(status.get("conditions"), [condition], self._clock.now()),
             "targetClusters": [each.to_object() for each in picking.decisions],
         }
-        await self._writer.change(POLICY_SNAPSHOTS, snapshot, {**snapshot, "status": decided})
+        decided_on = {**snapshot, "status": decided}
+        await self._writer.change(scope.policy_snapshots, snapshot, decided_on)
         return Choice(picking, policy, written, members)
 
     async def _write_snapshot(self, placement: Object) -> Object:
-        cached = self._policy_snapshots.cache.objects_at(BY_PARENT, name_of(placement))
+        resource = scope_of(placement).policy_snapshots
+        cache = self._policy_snapshots[scope_of(placement)].cache
+        cached = cache.objects_at(BY_PARENT, key_of_placement(placement))
         existing = [each for each in cached if is_of(each, placement)]
         plan = plan_policy_snapshot(placement, existing)
         latest = plan.latest
         for each in plan.new:
-            latest = await self._writer.create(POLICY_SNAPSHOTS, each)
+            latest = await self._writer.create(resource, each)
         for before, after in plan.changed:
-            stored = await self._writer.change(POLICY_SNAPSHOTS, before, after)
+            stored = await self._writer.change(resource, before, after)
             latest = stored if after is plan.latest else latest
         limit = history_limit(placement)
         for each in outdated(existing, POLICY_INDEX, limit, frozenset({plan.index})):
-            await self._writer.remove(POLICY_SNAPSHOTS, each)
+            await self._writer.remove(resource, each)
         return latest
 
 
@@ -293,7 +307,9 @@ class ResourceSnapshots:
         self._hub = hub
         self._writer = writer
         self._templates = caches.shared(TemplateInformers)
-        self._snapshots = caches.informer(RESOURCE_SNAPSHOTS, indexes=PARENT_INDEX)
+        self._snapshots = {
+            each: caches.informer(each.resource_snapshots, indexes=PARENT_INDEX) for each in SCOPES
+        }
         self._revisions = caches.shared(Revisions)
 
     async def select(self, placement: Object) -> Selection | None:
@@ -306,10 +322,10 @@ class ResourceSnapshots:
             selectors = read_selectors(placement)
         except MalformedSelector as error:
             return Selection(problems=(error.message,))
-        selection = select(selectors, self._templates)
+        selection = select(selectors, self._templates, namespace_of(placement))
         if selection.problems:
             return selection
-        contents = self._revisions.contents(name_of(placement))
+        contents = self._revisions.contents(key_of_placement(placement))
         known: Contents = contents[max(contents)] if contents else {}
         for identity in sorted(known.keys() - selection.identities()):
             info = self._templates.find_info(identity.group_version_kind)
@@ -326,22 +342,24 @@ class ResourceSnapshots:
     ) -> SelectedResources:
         """Write a snapshot of what is selected, if it is not what was selected last."""
         manifests = [manifest_of(each) for each in selection.templates]
-        cached = self._snapshots.cache.objects_at(BY_PARENT, name_of(placement))
+        resource = scope_of(placement).resource_snapshots
+        cache = self._snapshots[scope_of(placement)].cache
+        cached = cache.objects_at(BY_PARENT, key_of_placement(placement))
         existing = [each for each in cached if is_of(each, placement)]
         plan = plan_resource_snapshot(placement, manifests, existing)
         # New snapshots first, the master among them last; then the labels of the old ones. Killed
         # anywhere in between, the master with the highest number is the one that counts.
         for each in plan.new:
-            await self._writer.create(RESOURCE_SNAPSHOTS, each)
+            await self._writer.create(resource, each)
         for before, after in plan.changed:
-            await self._writer.change(RESOURCE_SNAPSHOTS, before, after)
+            await self._writer.change(resource, before, after)
         # A snapshot that some cluster still has is what its objects are compared with; without it
         # nobody could tell what to take back from there.
         kept = in_use | {plan.index}
         for each in outdated(existing, RESOURCE_INDEX, history_limit(placement), kept):
-            await self._writer.remove(RESOURCE_SNAPSHOTS, each)
+            await self._writer.remove(resource, each)
         latest = {identity_of(each): manifest_hash(each) for each in manifests}
-        contents = {**self._revisions.contents(name_of(placement)), plan.index: latest}
+        contents = {**self._revisions.contents(key_of_placement(placement)), plan.index: latest}
         templates = {identity_of(each): each for each in selection.templates}
         return SelectedResources(templates, plan.index, contents)
 
@@ -442,6 +460,7 @@ class Rollout:
         self, placement: Object, choice: Choice, resources: SelectedResources
     ) -> RolledOut:
         """Take the steps that may be taken now, and report how far every cluster is."""
+        resource = scope_of(placement).bindings
         labels = {name: each.labels for name, each in choice.members.items()}
         observed = self._observe(placement, resources, labels)
         older = {
@@ -457,12 +476,12 @@ class Rollout:
         steps = Steps() if is_external(placement) else plan_rollout(progress, pace)
         bindings = dict(choice.bindings)
         for cluster in steps.removed:
-            await self._writer.remove(FLEET_BINDINGS, bindings.pop(cluster))
+            await self._writer.remove(resource, bindings.pop(cluster))
         for cluster in steps.forward:
             before = bindings[cluster]
             overrides = observed.latest_overrides(before)
             after = rolled_out(before, observed.latest_snapshot, overrides)
-            bindings[cluster] = await self._writer.change(FLEET_BINDINGS, before, after)
+            bindings[cluster] = await self._writer.change(resource, before, after)
         # Killed here, the bindings say what each cluster is to have and the engine does not know.
         # The next attempt hands over by the bindings, so nothing is rolled out twice or skipped.
         await self._hand_over(observed, bindings)
@@ -487,7 +506,7 @@ class Rollout:
         labels: Mapping[str, Mapping[str, str]],
     ) -> _Observed:
         works: dict[str, dict[ResourceIdentifier, Object]] = {}
-        for work in self._works.cache.objects_at(BY_PARENT, name_of(placement)):
+        for work in self._works.cache.objects_at(BY_PARENT, key_of_placement(placement)):
             for manifest in manifests_of(work):
                 works.setdefault(cluster_of_work(work), {})[identity_of(manifest)] = work
         obstacles: dict[ResourceIdentifier, str] = {}
@@ -515,7 +534,9 @@ class Rollout:
             problems,
             self._overrides,
             labels,
-            relevant_overrides(name_of(placement), resources.latest, self._overrides.latest()),
+            relevant_overrides(
+                key_of_placement(placement), resources.latest, self._overrides.latest()
+            ),
             override_problems,
         )
 
@@ -525,7 +546,7 @@ class Rollout:
         return [
             each
             for informer in informers
-            for each in informer.cache.objects_at(BY_PARENT, name_of(placement))
+            for each in informer.cache.objects_at(BY_PARENT, key_of_placement(placement))
             if is_of(each, placement)
         ]
 
@@ -638,7 +659,8 @@ class Rollout:
         since = str(applied.get("lastTransitionTime") or format_time(now))
         failed = failed_placements(report, since)
         status: Object = {"conditions": shown, **({"failedPlacements": failed} if failed else {})}
-        await self._writer.change(FLEET_BINDINGS, binding, {**binding, "status": status})
+        resource = scope_of(observed.placement).bindings
+        await self._writer.change(resource, binding, {**binding, "status": status})
         index = index_in(snapshot_of(binding))
         observed_index = "" if index is None else str(index)
         return ClusterView(

@@ -17,10 +17,10 @@ from clusterspace.apis.affinities import Traits
 from clusterspace.apis.clusters import WORK_FINALIZER, WORKS, execution_namespace
 from clusterspace.apis.fleet_placements import (
     MANIFEST_HASH,
-    PARENT,
     TAKE_OVER,
     hashes_of,
     is_placed,
+    parent_labels,
     parent_of,
 )
 from clusterspace.apis.interpreter.templates import (
@@ -156,7 +156,7 @@ def outline_for_binding(
         annotations[TAKE_OVER] = take_over
     notes = dict(notes_of(overridden))
     if is_placed(binding):
-        labels[PARENT] = parent_of(binding)
+        labels |= parent_labels(parent_of(binding))
         if state := hashes_of(binding).get(target.name):
             notes[MANIFEST_HASH] = state  # the state of its object a placement wants there
     return Outline(
