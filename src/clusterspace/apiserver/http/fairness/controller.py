@@ -8,7 +8,13 @@ from typing import Final
 import structlog
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apiserver.http.fairness.fair_queues import FairQueues, Flow, Tally, deal
+from clusterspace.apiserver.http.fairness.fair_queues import (
+    SEATS_BESIDE_OTHERS,
+    FairQueues,
+    Flow,
+    Tally,
+    deal,
+)
 from clusterspace.apiserver.http.fairness.flow_schemas import (
     FlowSchema,
     PriorityLevel,
@@ -146,6 +152,11 @@ _USERS_SHARE: Final = 2
 """One flow has at most half of a level's seats. A request keeps its seat while its body is on the
 way, or while a member takes its time: who fills theirs must not keep all others out."""
 
+_COMPONENTS_LEVELS: Final = frozenset({"leader-election", "node-high", "system", "workload-high"})
+_COMPONENTS_SEATS: Final = 4
+"""What one flow has beside others in the levels of controllers and agents: each of them is one user
+that works for everybody, and its writes share commits when several are under way."""
+
 _STRANGERS_SHARE: Final = 8
 """All who are not authenticated have an eighth of them together: they can make up any name."""
 
@@ -281,6 +292,9 @@ class FlowController:
                     self._clock.monotonic,
                     self._later,
                     most_per_flow=self._most_per_flow,
+                    beside_others=(
+                        _COMPONENTS_SEATS if name in _COMPONENTS_LEVELS else SEATS_BESIDE_OTHERS
+                    ),
                 )
                 queues.on_demand = demand.set
                 level = self.levels[name] = Level(config, queues, demand, self._clock)

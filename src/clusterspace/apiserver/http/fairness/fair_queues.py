@@ -48,7 +48,7 @@ class Width:
 
 ONE_SEAT: Final = Width()
 
-SEATS_BESIDE_OTHERS: Final = 4
+SEATS_BESIDE_OTHERS: Final = 2
 """What of `most_per_flow` a flow has while others ask as well. Whatever one flow has under way may
 become ready in the same turn of the loop, when a commit is over: then others wait for all of it."""
 
@@ -208,12 +208,14 @@ class FairQueues:
         later: Callable[[float, Callable[[], None]], object],
         *,
         most_per_flow: int | None = None,
+        beside_others: int = SEATS_BESIDE_OTHERS,
     ) -> None:
         self.name = name
         self._pace = pace
         self._monotonic = monotonic
         self._later = later
         self._most_per_flow = most_per_flow
+        self._beside_others = beside_others
         self.is_exempt = False
         self.queuing: Queuing | None = None
         self.limit = 0
@@ -386,7 +388,7 @@ class FairQueues:
         # Of these bounds only what is under way counts: who writes one thing after the other would
         # wait for what the last write has yet to cost.
         serving = flow.serving + ticket.width.seats
-        if serving > SEATS_BESIDE_OTHERS and self._pace.shared_until > self._monotonic():
+        if serving > self._beside_others and self._pace.shared_until > self._monotonic():
             return False
         return serving <= self._most_per_flow
 

@@ -5,6 +5,7 @@ from heapq import heappop, heappush
 
 from clusterspace.apiserver.http.fairness.fair_queues import (
     ONE_SEAT,
+    SEATS_BESIDE_OTHERS,
     FairQueues,
     Flow,
     Queuing,
@@ -62,6 +63,7 @@ class Stage:
         hand: int = 6,
         length: int = 50,
         most_per_flow: int | None = None,
+        beside_others: int = SEATS_BESIDE_OTHERS,
         share: int = 1,
     ) -> None:
         self.time = Time()
@@ -72,6 +74,7 @@ class Stage:
             self.time.monotonic,
             self.time.later,
             most_per_flow=most_per_flow,
+            beside_others=beside_others,
         )
         self.level.configure(self.queuing)
         self.level.set_limit(seats)

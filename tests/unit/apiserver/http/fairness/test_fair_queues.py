@@ -195,7 +195,7 @@ def test_beside_others_one_flow_has_no_more_than_may_become_ready_at_once() -> N
     assert jane is not None
     stage.level.finish(jane)
     flood = [stage.ask("flood") for _ in range(20)]
-    assert sum(begun(flood)) == 4
+    assert sum(begun(flood)) == 2
 
     stage.time.pass_(2)  # jane is not heard of again
     assert flood[0] is not None
@@ -204,8 +204,15 @@ def test_beside_others_one_flow_has_no_more_than_may_become_ready_at_once() -> N
     assert sum(begun(flood)) == 9
 
 
+def test_controllers_share_commits_also_beside_others() -> None:
+    stage = Stage(100, share=2, most_per_flow=8, beside_others=4)
+    stage.ask("jane")
+
+    assert sum(begun([stage.ask("controllers") for _ in range(20)])) == 4
+
+
 def test_who_writes_one_thing_after_the_other_does_not_wait_for_what_the_last_one_costs() -> None:
-    stage = Stage(100, share=2, most_per_flow=16)
+    stage = Stage(100, share=2, most_per_flow=16, beside_others=4)
     stage.ask("carl")
     write = stage.ask("jane", Width(1, 10, 0.1))
     assert write is not None
