@@ -333,6 +333,18 @@ def test_a_key_may_come_later_and_be_replaced(tmp_path: Path) -> None:
     assert found_with(log, *KEYS)
 
 
+@pytest.mark.parametrize("lines", [0, 3])
+def test_a_log_that_was_just_given_a_key_is_sealed_before_its_next_line(
+    tmp_path: Path, lines: int
+) -> None:
+    log = written(tmp_path / "audit.log", lines)
+    AuditLog(log, key=Key(KEYS[0].encode()))  # killed before anybody asked anything
+
+    assert found_with(log, KEYS[0]) == []
+    written(log, 1)  # by whoever has no key
+    assert "changed" in found_with(log, KEYS[0])
+
+
 def test_the_command_takes_a_file_of_keys_and_refuses_a_weak_one(tmp_path: Path) -> None:
     log, file = keyed(tmp_path / "audit.log", KEYS[0]), tmp_path / "keys"
     file.write_text("\n".join(KEYS))

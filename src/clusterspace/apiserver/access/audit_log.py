@@ -68,9 +68,14 @@ class AuditLog:
         self._key = key
         self._torn = b""
         """What there is in the file behind the last whole line."""
+        self._last_key = ""
+        """The key that the last line names."""
         self._head_file = os.open(audit_chain.head_path(path), os.O_RDWR | os.O_CREAT, _MODE)
         self._open()
         self._head = self._go_on()
+        if key is not None and not self._head.mac and not self._last_key:
+            # The first key of this log: what came before is sealed as it was found.
+            self.write_head()
         self._drop_aged()
 
     def _open(self) -> None:
@@ -87,6 +92,7 @@ class AuditLog:
             self._torn = rest + self._torn
             if line:
                 last = audit_chain.read_link(line)
+                self._last_key = last.key if last is not None else ""
                 break
         head = audit_chain.read_head(self._path)
         if head is None:
