@@ -32,10 +32,12 @@ MOST_OF_THE_FLOW = 24
 are read in one place, for the scheduler and for the view."""
 BESIDE = (
     "clusterspace.fleet.membership.",
+    "clusterspace.fleet.propagation.eviction.",
     "clusterspace.telemetry.fleet_metrics",
     "clusterspace.testing.",
 )
-"""Heartbeats and looks at the member go on meanwhile, with figures of their own: another flow."""
+"""Heartbeats and looks at the member go on meanwhile, with figures of their own: another flow. So
+do looks at every binding for what has to leave its cluster, which nothing on the way waits for."""
 
 POLICY = {
     "apiVersion": "policy.karmada.io/v1alpha1",

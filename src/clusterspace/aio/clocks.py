@@ -32,13 +32,9 @@ class Clock(Protocol):
 class SystemClock:
     """The time of this machine."""
 
-    def now(self) -> float:
-        """Return the machine's idea of the time of day."""
-        return time.time()
-
-    def monotonic(self) -> float:
-        """Return the machine's steady time."""
-        return time.monotonic()
+    # The functions themselves: a request asks what time it is ten times.
+    now = staticmethod(time.time)
+    monotonic = staticmethod(time.monotonic)
 
     async def sleep(self, seconds: float) -> None:
         """Wait on the event loop."""
