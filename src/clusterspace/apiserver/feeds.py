@@ -35,8 +35,11 @@ CROWD_SLICE_SECONDS: Final = 0.00025
 several turns of the event loop on the way to its answer, and may wait this long in each of them."""
 
 CROWD_PAUSE_SECONDS: Final = 0.001
-"""How long everybody else has the loop to themselves after that. All crowds of a hub together have
-a fifth of its time, whatever is written and however many they are."""
+"""How long everybody else has the loop to themselves after that. While others ask, all crowds of a
+hub together have a fifth of its time, whatever is written and however many they are."""
+
+CROWD_ALONE_SECONDS: Final = 0.0001
+"""What a turn of the loop takes, at most, in which nobody but a crowd had anything to do."""
 
 CROWD_BATCH_BYTES: Final = 32 * 1024
 """What one of them is written at once, of all that happened since it was written to."""
@@ -147,11 +150,11 @@ class Change:
 #
 # Two thousand watches of one user are 40 ms of writing for each event, and everybody would wait for
 # them. So a user has so many watchers of a feed that are told at once; the others, the crowd, are
-# told behind the answer, in slices of the loop's time with pauses between them (`_Crowds`). What
-# happens meanwhile comes to each of them in one piece: encrypting and sending costs by the piece,
-# so that a crowd costs the same whether one object changes in a second or a hundred. Each has every
-# event, in order. It may be some tenths of a second late, and a bookmark to it never tells of more
-# than it has been written (`Feeds.revision`).
+# told behind the answer, in slices of the loop's time with pauses between them while others ask
+# (`_Crowds`). What happens meanwhile comes to each of them in one piece: encrypting and sending
+# costs by the piece, so that a crowd costs the same whether one object changes in a second or a
+# hundred. Each has every event, in order. It may be some tenths of a second late, and a bookmark to
+# it never tells of more than it has been written (`Feeds.revision`).
 class Watcher:
     """One client's view of a feed."""
 
@@ -319,20 +322,34 @@ class _Crowd:
         self._round = None
 
 
+# Pauses are for others, and where nobody else asks they would only make a crowd wait: then slices
+# follow one another, in turns of the loop with nothing in between.
+#
+#     others ask    slice │ 1 ms of everybody else's │ slice │ 1 ms of everybody else's │ …
+#     nobody does   slice │ sockets │ slice │ sockets │ slice │ …
+#
+# Whoever comes waits for the slice that has begun, and is noticed before the next. Requests
+# are, from when they begin until they are answered, whatever they wait for (`is_quiet`); what is no
+# request any more, a long answer that is being sent or the bytes of an exec, by the time it took.
 class _Crowds:
-    """Has the crowds of all feeds told in a part of the loop's time, by feed in turns."""
+    """Has the crowds of all feeds told by feed in turns, in the part of the time others leave."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._waiting: deque[_Crowd] = deque()
         self._alarm = Alarm(clock, self._tell)
         self._rests_until = 0.0
+        self._is_alone = False
+        """Whether the next slice follows the last without a pause, unless somebody comes."""
+        self.is_quiet: Callable[[], bool] = lambda: False
 
     def wake(self, crowd: _Crowd) -> None:
         """Have a crowd told that has something to be told now, and had nothing before."""
         if crowd not in self._waiting:
             self._waiting.append(crowd)
             if len(self._waiting) == 1:
+                # Woken by a write that has yet to be answered: the first slice is behind that.
+                self._is_alone = False
                 self._alarm.set(self._rests_until - self._clock.monotonic())
 
     def dismiss(self, crowd: _Crowd) -> None:
@@ -346,14 +363,24 @@ class _Crowds:
 
     def _tell(self) -> None:
         monotonic = self._clock.monotonic
-        until = monotonic() + CROWD_SLICE_SECONDS
+        now = monotonic()
+        if self._is_alone:
+            is_slow = now - self._rests_until > CROWD_ALONE_SECONDS
+            if is_slow or not self.is_quiet():
+                self._rest(CROWD_PAUSE_SECONDS)
+                return
+        until = now + CROWD_SLICE_SECONDS
         while self._waiting and monotonic() < until:
             if not self._waiting[0].tell_next():
                 self._waiting.popleft()
-        self._rests_until = monotonic() + CROWD_PAUSE_SECONDS
         self._waiting.rotate(-1)
+        self._rest(0.0 if self.is_quiet() else CROWD_PAUSE_SECONDS)
+
+    def _rest(self, seconds: float) -> None:
+        self._is_alone = not seconds
+        self._rests_until = self._clock.monotonic() + seconds
         if self._waiting:
-            self._alarm.set(CROWD_PAUSE_SECONDS)
+            self._alarm.set(seconds)
 
 
 class _Feed:
@@ -468,6 +495,10 @@ class Feeds:
         self._crowds = _Crowds(clock or SystemClock())
         self._apart: dict[str, set[Watcher]] = {}
         """Watchers that read the log by themselves, because their events take time to make."""
+
+    def set_quiet(self, is_quiet: Callable[[], bool]) -> None:
+        """Take from now on what says whether nobody asks anything; without it, somebody may."""
+        self._crowds.is_quiet = is_quiet
 
     @contextmanager
     def waker(self, prefix: str) -> Generator[Waker]:

@@ -86,6 +86,8 @@ class OwnFlows:
         self._settings = settings
         self._clock = hub.clock
         self._controller = build_controller(settings, hub.clock)
+        if self._controller is not None:
+            hub.feeds.set_quiet(self._controller.is_idle)
         self._objects = FlowControlObjects(hub, self._controller)
 
     async def install(self) -> None:

@@ -1,5 +1,6 @@
 """One change, many watchers: who is told what, in which bytes, and who is cut off."""
 
+import asyncio
 from collections.abc import Callable, Hashable
 from functools import partial
 from random import Random
@@ -10,6 +11,7 @@ from tests.unit.apiserver.hub_subjects import CONFIG_MAPS, config_map, entry_of
 
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.feeds import (
+    CROWD_ALONE_SECONDS,
     CROWD_BATCH_BYTES,
     CROWD_PAUSE_SECONDS,
     CROWD_SLICE_SECONDS,
@@ -25,7 +27,7 @@ from clusterspace.apiserver.options import ListOptions, select
 from clusterspace.apiserver.store.interface import KeyValue, Revision
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.errors import Compacted
-from clusterspace.testing.clocks import ManualClock
+from clusterspace.testing.clocks import ManualClock, settle
 
 PREFIX = CONFIG_MAPS.prefix()
 
@@ -278,6 +280,11 @@ class Crowded:
         """How many pieces the crowd has been written."""
         return sum(len(wire.written) for wire in self.crowd)
 
+    async def turns(self, count: int) -> None:
+        """Let the loop turn; the clock stands, but for what writing takes."""
+        for _ in range(count):
+            await asyncio.sleep(0)
+
 
 async def test_a_write_waits_only_for_the_first_of_one_users_watchers() -> None:
     one = Crowded(PROMPT_WATCHERS * 3)
@@ -331,6 +338,63 @@ async def test_a_crowd_is_told_in_a_part_of_the_time_however_much_is_written() -
     assert all([name for _, name in wire.told()] == names for wire in one.crowd)
     # Each was told of forty changes in a few pieces: whoever is told late is told all at once.
     assert one.pieces < 1000 * 4
+
+
+async def test_a_crowd_waits_for_nothing_where_nobody_asks() -> None:
+    one = Crowded(PROMPT_WATCHERS + 1000, a_write_takes=CROWD_SLICE_SECONDS / 10)
+    one.feeds.set_quiet(lambda: True)
+    await put(one.store, "a")
+    began, turns = one.clock.monotonic(), 0
+
+    while one.pieces < 1000:
+        before = one.pieces
+        await asyncio.sleep(0)
+        assert one.pieces - before <= 11, "one slice in a turn: the loop looks at its sockets"
+        turns += 1
+
+    assert turns > 1000 / 11
+    # Time went by only as they were written to: the clock was not turned.
+    assert one.clock.monotonic() - began < 1001 * CROWD_SLICE_SECONDS / 10
+    assert not one.clock.sleeping
+
+
+async def test_whoever_comes_has_a_crowd_pause_before_its_next_slice() -> None:
+    one = Crowded(PROMPT_WATCHERS + 1000, a_write_takes=CROWD_SLICE_SECONDS / 10)
+    requests = 0
+    one.feeds.set_quiet(lambda: not requests)
+    await put(one.store, "a")
+    await one.turns(20)
+
+    requests = 1  # under way until it is answered, whatever it waits for
+    told = one.pieces
+    assert 100 < told < 500
+    await settle()
+    assert one.pieces == told
+    for _ in range(20):
+        told = one.pieces
+        await one.clock.advance(CROWD_PAUSE_SECONDS)
+        assert one.pieces - told <= 20, "a fifth of the time, as ever"
+    assert one.pieces < 1000
+
+    requests = 0
+    await one.clock.advance(CROWD_PAUSE_SECONDS * 2)
+    assert one.pieces == 1000
+
+
+async def test_what_is_no_request_has_a_crowd_pause_by_the_time_it_takes() -> None:
+    one = Crowded(PROMPT_WATCHERS + 1000, a_write_takes=CROWD_SLICE_SECONDS / 10)
+    one.feeds.set_quiet(lambda: True)
+    await put(one.store, "a")
+    await one.turns(20)
+
+    one.clock.work(CROWD_ALONE_SECONDS * 2)  # a piece of a long list is sent
+
+    told = one.pieces
+    assert 100 < told < 500
+    await settle()
+    assert one.pieces == told
+    await one.clock.advance(CROWD_PAUSE_SECONDS * 2)
+    assert one.pieces == 1000
 
 
 async def test_crowds_of_several_resources_share_one_part_of_the_time() -> None:

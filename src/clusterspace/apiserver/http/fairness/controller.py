@@ -322,6 +322,10 @@ class FlowController:
         self._routes.clear()
         self._flows.clear()
 
+    def is_idle(self) -> bool:
+        """Whether no request is served or waits, in any level."""
+        return all(level.queues.is_idle for level in self.levels.values())
+
     def has_level(self, name: str) -> bool:
         """Whether there is such a level, and not only what is left of it."""
         level = self.levels.get(name)
