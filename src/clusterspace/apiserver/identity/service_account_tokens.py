@@ -52,6 +52,8 @@ _log = structlog.get_logger(__name__)
 _UNENDING_ISSUER: Final = "kubernetes/serviceaccount"
 _UNENDING_CLAIM: Final = "kubernetes.io/serviceaccount/"
 _ALGORITHM: Final = "ES256"
+_DOTS: Final = 2
+"""In every token: header, claims and signature. Others are not looked at any closer."""
 _JWKS: Final = "/openid/v1/jwks"
 _PEM_END: Final = b"-----END PUBLIC KEY-----"
 _EXTRA: Final = "authentication.kubernetes.io/"
@@ -427,6 +429,8 @@ class ServiceAccountTokens:
 
     def _read(self, token: str) -> tuple[Claims, str] | None:
         """Return the claims of a token and who signed it; None when its signature is not ours."""
+        if token.count(".") != _DOTS:
+            return None
         digest = hashlib.sha256(token.encode()).digest()
         known = self._known.get(digest)
         if known is not None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -49,6 +50,35 @@ def test_a_key_that_comes_twice_is_named_and_the_last_one_wins() -> None:
         'line 2: key "b" already set in map',
         'line 4: key "c" already set in map',
     )
+
+
+_TEXTS = st.sampled_from(['"a"', '"b"', '"\\u0061"', '":"', '"\\":"', '": 1, "', '"a :"', '""'])
+_BLANKS = st.sampled_from(["", "", "", " ", "\t", "\n ", "\r"])
+
+
+@st.composite
+def _json_texts(draw: st.DrawFn, depth: int = 2) -> str:
+    """Objects as somebody writes them who means to hide that a key comes twice."""
+    if not depth or draw(st.booleans()):
+        return draw(_TEXTS)
+    pairs = [
+        f"{draw(_TEXTS)}{draw(_BLANKS)}:{draw(_BLANKS)}{draw(_json_texts(depth - 1))}"
+        for _ in range(draw(st.integers(0, 4)))
+    ]
+    return "{" + ",".join(pairs) + "}"
+
+
+@given(_json_texts())
+def test_no_way_of_writing_hides_a_key_that_comes_twice(text: str) -> None:
+    found = list[str]()
+
+    def note(pairs: list[tuple[str, object]]) -> None:
+        found.extend(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+
+    json.loads(text, object_pairs_hook=note)
+
+    # A key of what was dropped, for coming once more, is named by nobody.
+    assert bool(read_json(text.encode()).duplicates) == bool(found)
 
 
 def test_an_unknown_media_type_is_refused_with_the_known_ones() -> None:
