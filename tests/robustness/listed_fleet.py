@@ -1,6 +1,7 @@
 """A fleet that is written, read and broken all the time, and what its readers were shown."""
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -176,8 +177,16 @@ class Shown:
     """The newest version of each member that was promised before the list was asked for."""
     forbidden: tuple[str, ...] = ()
     """The members in which the reader had no right, from before it was asked until it was there."""
+    recalled: frozenset[str] = frozenset()
+    """The members that were away, and shown as the reader had seen them before."""
     order: tuple[str, ...] = ()
     """The values of what was asked for in their order, as they came."""
+
+
+def recalled_in(warning: str) -> frozenset[str]:
+    """Return the members that a Warning says are shown as they were."""
+    said = re.findall(r"are shown as they were: ([^\"]*)", warning)
+    return frozenset(name for each in said for name in re.findall(r"([a-z0-9-]+) \(", each))
 
 
 @dataclass(frozen=True)
@@ -205,6 +214,8 @@ class ListedFleet:
     told: list[Told] = field(default_factory=list[Told])
     troubles: dict[str, int] = field(default_factory=dict[str, int])
     _port: int = 0
+    _given: set[tuple[str, str, str]] = field(default_factory=set[tuple[str, str, str]])
+    """Which version of which member each reader was given, by the member itself."""
     _vectors: dict[tuple[str, str], deque[str]] = field(
         default_factory=dict[tuple[str, str], deque[str]]
     )
@@ -269,6 +280,7 @@ class ListedFleet:
             items += body["items"]
             vector = vector or str(body["metadata"]["resourceVersion"])
             warning += answer.headers.get("warning", "")
+            self._note_given(who, answer, vector)
             token = body["metadata"].get("continue", "")
             if not token:
                 break
@@ -297,9 +309,16 @@ class ListedFleet:
                 warning,
                 promised,
                 tuple(never),
+                recalled_in(warning),
                 tuple(each["data"].get("n", "") for each in items) if is_sorted else (),
             )
         )
+
+    def _note_given(self, who: str, answer: Answer, vector: str) -> None:
+        recalled = recalled_in(answer.headers.get("warning", ""))
+        for name, version in versions.decode(vector, list(self.members)).items():
+            if name not in recalled:
+                self._given.add((who, name, version))
 
     async def watch(self, random: Random, who: str) -> None:
         """Watch for a while, from a list or from the beginning, and write down what came."""
@@ -315,6 +334,7 @@ class ListedFleet:
             if answer is None:
                 return
             vector = str(msgspec.json.decode(answer.body)["metadata"]["resourceVersion"])
+            self._note_given(who, answer, vector)
             before.append(vector)
         starts = not vector
         query = (
@@ -437,7 +457,10 @@ class ListedFleet:
             found.append(f"{shown.who}: an object is shown twice")
         for name, member in self.members.items():
             items = shown.items.get(name, {})
-            if name in shown.forbidden and items:
+            is_recalled = name in shown.recalled
+            if is_recalled and (shown.who, name, at.get(name, "")) not in self._given:
+                found.append(f"{shown.who} is shown {name} as it was never shown to them")
+            if name in shown.forbidden and items and not is_recalled:
                 found.append(f"{shown.who} is shown objects of {name} without a right to")
             if name not in at:
                 if items or (shown.who == ROOT and name not in shown.warning):
@@ -452,6 +475,8 @@ class ListedFleet:
             expected = member.state_at(int(at[name]), shown.side)
             if items != expected:
                 found.append(f"{name} at {at[name]}: {items} instead of {expected}")
+            if is_recalled:
+                continue  # it says so, and how old it is
             if shown.is_of_now and int(at[name]) < shown.promised[name]:
                 found.append(f"{name}: {at[name]} is older than {shown.promised[name]}, promised")
         return found

@@ -31,6 +31,7 @@ from clusterspace.fleet.gateway.callers import (
 )
 from clusterspace.fleet.gateway.clusters import Directory, Lapses
 from clusterspace.fleet.gateway.fanout import Fleet
+from clusterspace.fleet.gateway.last_lists import LastLists
 from clusterspace.fleet.gateway.object_cache import ObjectCache
 from clusterspace.fleet.gateway.registries import Registries
 from clusterspace.fleet.gateway.rights import HubRights
@@ -135,6 +136,7 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         tasks = await stack.enter_async_context(Supervisor(clock, report))
         keep_all(tasks, {**directory.tasks(), "open streams": recheck.run})
         keep_all(tasks, fleet.cache.tasks(directory.members))
+        keep_all(tasks, fleet.last_lists.tasks(directory.members))
         if fleet.registries is not None:
             keep_all(tasks, fleet.registries.tasks())
         keep_all(tasks, {**rights.tasks(recheck), **flows.tasks(), **process_tasks(clock)})
@@ -210,6 +212,7 @@ def build_fleet(
         identities=settings.identities,
         registries=Registries(hub, directory),
         cache=ObjectCache(clock, limits.cached_bytes),
+        last_lists=LastLists(clock, limits.cached_bytes // 4, limits.last_state_seconds),
     )
 
 

@@ -242,7 +242,17 @@ def _checked_url(context: click.Context, parameter: click.Parameter, value: str)
     default=256,
     show_default=True,
     type=click.IntRange(min=0),
-    help="MiB of members' objects kept for the next list of them; 0 keeps none.",
+    help="MiB of members' objects kept for the next list of them, and a quarter of that for "
+    "members that are away; 0 keeps none.",
+)
+@click.option(
+    "--last-state",
+    "last_state_seconds",
+    default=3600.0,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="Seconds for which callers are shown what a member last answered them while it is away; "
+    "0 shows nothing of it.",
 )
 @click.option(
     "--member-grace",
@@ -280,6 +290,7 @@ def fleet(
     answer_mib: int,
     answers_mib: int,
     cache_mib: int,
+    last_state_seconds: float,
     grace_seconds: float,
     lost_seconds: float,
     advertise_url: str,
@@ -321,6 +332,7 @@ def fleet(
                 answer_bytes=answer_mib << 20,
                 answers_bytes=answers_mib << 20,
                 cached_bytes=cache_mib << 20,
+                last_state_seconds=last_state_seconds,
                 grace_seconds=grace_seconds,
                 lost_seconds=lost_seconds,
             ),

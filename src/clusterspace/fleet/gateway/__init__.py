@@ -13,6 +13,7 @@ The clusters:
     clusters.py  which there are, kept fresh from the hub; which are in trouble, and for whom
     registries.py  which clusters ResourceRegistries select for a kind
     object_cache.py  what objects of members said when they were last read
+    last_lists.py  what each caller was last shown of each member, for when it is away
     fanout.py    FleetContext, one request; whom to ask, all at once; the merged answer to HTTP
 
 The answer:
@@ -25,6 +26,6 @@ The answer:
     app.py       a request to its route, its route to its answer
 
 It never reports as missing what it could not ask for, never tells a cluster how it knows a user,
-and shows of a cluster what it has answered now, or named now in a state that is known: no memory of
-ours stands in for its word.
+and shows of a cluster what it has answered now, or named now in a state that is known. What it said
+before stands in for its word only while it is away, to who was told it, and with its age.
 """

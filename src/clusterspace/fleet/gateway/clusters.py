@@ -39,6 +39,7 @@ from clusterspace.apis.clusters import (
     CLUSTERS,
     SecretRef,
     conditions_of,
+    id_of,
     impersonator_ref_of,
     is_pull,
     secret_ref_of,
@@ -50,7 +51,9 @@ from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.informers import Informer, Update
 from clusterspace.errors import (
+    AddressNotAllowed,
     AnswerOverrun,
+    ApiError,
     BadRequest,
     ClusterError,
     ClusterMisbehaved,
@@ -68,7 +71,7 @@ from clusterspace.fleet.gateway.virtual_labels import (
     shown_in_rows,
 )
 from clusterspace.kube.conditions import TRUE, find_condition
-from clusterspace.kube.objects import Object
+from clusterspace.kube.objects import Object, uid_of
 from clusterspace.kube.resources import GroupVersionResource
 
 # -- which are in trouble, for whom and since when -------------------------------------------------
@@ -618,6 +621,26 @@ class Directory:
             return settings
         is_tunnelled = settings is not None and settings.is_tunnelled
         return self.tunnels.problem_with(cluster) if is_tunnelled else None
+
+    def is_away(self, cluster: str, failure: ApiError | ClusterError | None) -> bool:
+        """Whether a member failed because it is not there just now, and not by a decision.
+
+        Whoever takes the credentials for users away, forbids an address or a tunnel, or has the
+        member refuse us, has decided that nobody sees it.
+        """
+        settings = self._settings.get(cluster)
+        if not isinstance(settings, ConnectionSettings) or isinstance(failure, AddressNotAllowed):
+            return False
+        if isinstance(failure, CredentialsUnusable):
+            return settings.is_tunnelled and not self.tunnels.is_open(cluster)
+        if isinstance(failure, ApiError | ClusterMisbehaved):
+            return failure.code >= 500  # its own, or that of a proxy before it
+        return isinstance(failure, ClusterUnreachable | ClusterTimeout)
+
+    def identity(self, cluster: str) -> str:
+        """Return what tells a member from another one of the same name, before it or after it."""
+        known = self._known.get(cluster, {})
+        return f"{uid_of(known)} {id_of(known)}" if known else ""
 
     def require_tunnelled(self, cluster: str) -> None:
         """Refuse the tunnel of a cluster that is not reached through one."""

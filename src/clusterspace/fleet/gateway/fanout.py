@@ -65,6 +65,7 @@ from clusterspace.fleet.gateway.callers import (
     proxy_request,
 )
 from clusterspace.fleet.gateway.clusters import Directory, Lapses, Link, ListKey
+from clusterspace.fleet.gateway.last_lists import Caller, LastLists, Question, digest_of
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.fleet.gateway.merge.failures import Reply, Skipped, Verdict
 from clusterspace.fleet.gateway.merge.field_filters import FieldFilter, read_filter
@@ -119,6 +120,8 @@ class FleetLimits:
     """A client that watches and reads nothing for this long is cut off: it would never catch up."""
     cached_bytes: int = 256 * 1024 * 1024
     """For objects of members that are kept for the next list of them; 0 keeps none."""
+    last_state_seconds: float = 3600.0
+    """How long callers are shown what a member last answered them, while it is away; 0 is never."""
     watched_objects: int = 500_000
     """Of one cluster in one watch, which remembers what it sent: more than any cluster has."""
 
@@ -150,6 +153,8 @@ class Fleet:
     """What Karmada's search shows; None where nobody asks for it."""
     cache: ObjectCache = field(default_factory=lambda: ObjectCache(SystemClock(), 0))
     """What objects of members said when they were last read."""
+    last_lists: LastLists = field(default_factory=lambda: LastLists(SystemClock(), 0, 0.0))
+    """What callers were last shown of members."""
 
     def all_clusters(self) -> tuple[str, ...]:
         """Return the clusters that a list is of, in the order of answers."""
@@ -400,6 +405,23 @@ class FleetContext:
         resource = f"{self.info.resource}.{self.info.group}"
         return ListKey(cluster, resource, self.http.user.name)
 
+    def question_to(self, cluster: str, query: Query) -> Question | None:
+        """Return what stands for a list of a member, as this caller asks for it; None if none does.
+
+        It is another one for another identity, at another cluster of the same name, in another form
+        or other words. `query` are the parameters that are the same for all pages.
+        """
+        try:
+            told, form = self.fleet.identities.headers(self.http.user, cluster), self.representation
+        except ApiError:
+            return None  # who is nobody at members, or asks for what there is not
+        caller = Caller(
+            cluster, digest_of(chain.from_iterable(told)), self.info.group, self.info.resource
+        )
+        member, naming = self.fleet.directory.identity(cluster), self.route.naming_in(cluster)
+        words = (member, self.path, form.transform, form.meta_version, str(naming))
+        return Question(caller, digest_of((*words, *chain.from_iterable(query.pairs))))
+
     def note(self, reply: Reply) -> Reply:
         """Remember how asking a member went, as one of many."""
         if reply.cluster != HUB:
@@ -550,6 +572,16 @@ async def fan_out(
 
     Of what is missing from the answer the client is warned.
     """
+    replies = await ask_targets(context, targets, ask)
+    verdict = judge(replies, targets.skipped)
+    context.refuse_or_warn(verdict)
+    return Fanned(replies, verdict.answered)
+
+
+async def ask_targets(
+    context: FleetContext, targets: Targets, ask: Callable[[Link], Awaitable[Reply]]
+) -> list[Reply]:
+    """Ask all targets at once; of witnesses, one after the other, until one has answered."""
     replies = await ask_all(context, targets.chosen, ask)
     for witness in targets.witnesses:
         heard = await ask_all(context, (witness,), ask)
@@ -558,9 +590,7 @@ async def fan_out(
             replies = heard
             break
     context.note_skipped(targets.skipped)
-    verdict = judge(replies, targets.skipped)
-    context.refuse_or_warn(verdict)
-    return Fanned(replies, verdict.answered)
+    return replies
 
 
 async def ask_all(
@@ -596,33 +626,41 @@ async def ask_for_list(
     `token` is what the list goes on from: a cluster that answers with the same one has no end.
     `needs_version` is for who will watch from there.
     """
-    reply = await ask_one(link, make_request)
-    if reply.failure is None:
-        try:
-            naming = context.naming_in(link.cluster)
-            listed = read_cluster_list(reply.body, naming, context.api_version)
-            if token and listed.metadata.continue_token == token:
-                raise ClusterMisbehaved(link.cluster, "its list does not end", code=200)
-            if needs_version and not listed.metadata.resource_version:
-                raise ClusterMisbehaved(link.cluster, "its list has no resourceVersion", code=200)
-            if context.field_filter is not None:
-                parts: list[ClusterList] = []
-                for piece in listed.pieces(_JUDGED_AT_ONCE):
-                    parts.append(context.field_filter.select(piece))
-                    await asyncio.sleep(0)
-                items = [item for each in parts for item in each.items]
-                rows = [row for each in parts for row in each.rows]
-                keys = [key for each in parts for key in each.sort_keys]
-                last = replace(parts[-1], metadata=listed.metadata, sort_keys=keys)
-                listed = replace(last, items=items, rows=rows)
-        except ClusterMisbehaved as nonsense:
-            reply = Reply(link.cluster, reply.status, failure=nonsense)
-        else:
-            reply = replace(reply, listed=listed)
-            # A long list takes a while to be taken apart, and others take their turn.
-            await asyncio.sleep(0)
+    reply = await take_apart(
+        context, await ask_one(link, make_request), token=token, needs_version=needs_version
+    )
     context.note_list(reply)
     return reply
+
+
+async def take_apart(
+    context: FleetContext, reply: Reply, *, token: str = "", needs_version: bool = False
+) -> Reply:
+    """Read the list that a cluster answered, and judge its objects by what no cluster judges."""
+    if reply.failure is not None:
+        return reply
+    cluster = reply.cluster
+    try:
+        listed = read_cluster_list(reply.body, context.naming_in(cluster), context.api_version)
+        if token and listed.metadata.continue_token == token:
+            raise ClusterMisbehaved(cluster, "its list does not end", code=200)
+        if needs_version and not listed.metadata.resource_version:
+            raise ClusterMisbehaved(cluster, "its list has no resourceVersion", code=200)
+        if context.field_filter is not None:
+            parts: list[ClusterList] = []
+            for piece in listed.pieces(_JUDGED_AT_ONCE):
+                parts.append(context.field_filter.select(piece))
+                await asyncio.sleep(0)
+            items = [item for each in parts for item in each.items]
+            rows = [row for each in parts for row in each.rows]
+            keys = [key for each in parts for key in each.sort_keys]
+            last = replace(parts[-1], metadata=listed.metadata, sort_keys=keys)
+            listed = replace(last, items=items, rows=rows)
+    except ClusterMisbehaved as nonsense:
+        return Reply(cluster, reply.status, failure=nonsense)
+    # A long list takes a while to be taken apart, and others take their turn.
+    await asyncio.sleep(0)
+    return replace(reply, listed=listed)
 
 
 async def ask_one(link: Link, make_request: Callable[[Link], ApiRequest]) -> Reply:

@@ -3,6 +3,10 @@
 A list with a limit walks the clusters in the order of answers. The first page asks them all, for it
 tells the version of each; a later one asks the cluster it goes on in, then those behind it.
 
+Of a member that is away people are shown what it last answered them, with a Warning that says how
+old that is. An informer is told to come back while it may have objects of the member; once that
+is given up it is shown the last state too, so that it does not take the gap for a deletion.
+
 A list by a command that deletes what it lists is of the hub's objects only, unless its selector
 names clusters. Members are asked how many they have, for the Warning that says so.
 """
@@ -22,11 +26,14 @@ from clusterspace.fleet.gateway.answers import known_lists
 from clusterspace.fleet.gateway.clusters import Link
 from clusterspace.fleet.gateway.fanout import (
     FleetContext,
+    Targets,
     ask_all,
-    fan_out,
+    ask_targets,
     find_targets,
     send_merged,
+    take_apart,
 )
+from clusterspace.fleet.gateway.last_lists import written_age
 from clusterspace.fleet.gateway.merge import failures, lists, versions
 from clusterspace.fleet.gateway.merge.failures import Reply
 from clusterspace.fleet.gateway.merge.lists import ClusterList, ListMetadata
@@ -38,15 +45,14 @@ from clusterspace.fleet.gateway.merge.sorting import (
     sorted_page,
 )
 from clusterspace.fleet.gateway.merge.versions import Continue
-from clusterspace.fleet.gateway.routes import ALL, HUB, in_order
+from clusterspace.fleet.gateway.routes import ALL, HUB, in_order, position
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import find_at
 
 NOT_OLDER: Final = "NotOlderThan"
 EXACT: Final = "Exact"
-_PAGING: Final = frozenset(
-    {"limit", "continue", "resourceVersion", "resourceVersionMatch", "sortBy"}
-)
+_PLACE: Final = frozenset({"limit", "continue", "resourceVersion", "resourceVersionMatch"})
+_PAGING: Final = _PLACE | {"sortBy"}
 _MOST_DIGITS: Final = 18
 _MOST_TOGETHER: Final = 8
 _DELETING: Final = (["apply"], ["delete"], ["diff"])
@@ -72,6 +78,7 @@ async def list_all(context: FleetContext) -> Response | None:
         metadata = await walk.first_page_of_hub()
     else:
         metadata = await walk.first_page()
+    walk.warn_of_last_states()
     merge = lists.merge_tables if context.representation.is_table else lists.merge_lists
     pieces = merge(walk.taken, subject=context.subject, metadata=metadata)
     return await send_merged(context.http, pieces, walk.replies, context.representation)
@@ -89,6 +96,7 @@ class _Walk:
         self._match = asked.get("resourceVersionMatch", "")
         self.token = asked.get("continue", "")
         self._shared = without_paging(query)
+        self._question = Query(tuple(pair for pair in query.pairs if pair[0] not in _PLACE))
         command = context.http.header("kubectl-command")
         # Whether whoever asks keeps a copy, and would delete there what is missing here. Such a
         # client names a version. When that is too old it lists without one, page by page; people do
@@ -105,6 +113,10 @@ class _Walk:
         is_spared = not (context.fleet.bulk_delete_members or is_named)
         self.is_for_deletion = is_spared and words in _DELETING
         """Whether what is shown will be deleted, so that it has to be the hub's."""
+        self._shows_last = words not in _DELETING
+        """Whether members that are away may be shown as they were: what is shown is not deleted."""
+        self._ages: dict[str, str] = {}
+        """The clusters that are shown as they were, and how long ago that was."""
         self.taken: list[ClusterList] = []
         """What is on the page so far."""
         self.replies: list[Reply] = []
@@ -124,10 +136,7 @@ class _Walk:
             # what is in it. Who names none may have anything.
             is_vector = self._version not in ("", "0")
             copied = wanted.keys() if is_vector else context.fleet.all_clusters()
-        judge = partial(failures.judge, copied=copied, is_given_up=context.is_given_up)
-        fanned = await fan_out(context, targets, self._request_for(slice_of), judge)
-        self.replies += fanned.replies
-        listed = [each.listed for each in fanned.replies if each.listed is not None]
+        listed = await self._ask_all(targets, slice_of, copied)
         # A cluster that is not selected says no more than of what kind nothing is. A version of it
         # would say that the client has what is selected there, whatever that will be by then.
         pinned = {} if targets.witnesses else _versions_of(listed)
@@ -210,12 +219,9 @@ class _Walk:
             return Slice(0, "", wanted.get(cluster, ""), match)
 
         targets = await find_targets(context, clusters)
-        judge = partial(failures.judge, copied=copied, is_given_up=context.is_given_up)
-        fanned = await fan_out(context, targets, self._request_for(slice_of), judge)
-        if place is not None and len(fanned.answered) < len(clusters):
+        listed = await self._ask_all(targets, slice_of, copied)
+        if place is not None and len(listed) < len(clusters):
             raise Expired(statuses.CONTINUE_TOO_OLD)
-        self.replies += fanned.replies
-        listed = [each.listed for each in fanned.replies if each.listed is not None]
         self.taken += sorted_page(listed, order, start, self._limit)
         pinned = wanted if place is not None else _versions_of(listed)
         pinned = {} if targets.witnesses else pinned
@@ -244,14 +250,26 @@ class _Walk:
         if refused and (error := failures.judge((), refused).error):
             raise error
         skipped = [Reply(each.cluster, failure=each.error) for each in targets.skipped]
+        # Of a list that had begun there is no telling what the rest was.
+        begun = (place.cluster,) if place.token else ()
+        last = await self._recall(
+            [each for each in skipped if each.cluster not in begun],
+            lambda cluster: Slice(version=pinned[cluster], match=NOT_OLDER),
+        )
         self._go_on_without(skipped, len(pinned))
 
-        remaining = list(targets.chosen)
+        chosen = set(targets.chosen)
+        remaining = [each for each in behind if each in chosen or each in last]
         token = place.token if remaining[:1] == [place.cluster] else ""
         count = 1  # alone at first: a cluster that was reached in a page may well fill the next
         while remaining:
             asked, remaining = remaining[:count], remaining[count:]
-            replies = await self._ask(asked, pinned, Slice(self._room, token))
+            well = [each for each in asked if each not in last]
+            replies = await self._ask(well, pinned, Slice(self._room, token))
+            last |= await self._recall(
+                [each for each in replies if each.cluster not in begun],
+                lambda cluster: Slice(version=pinned[cluster], match=NOT_OLDER),
+            )
             for reply in replies:
                 if isinstance(reply.failure, Expired) and self._is_for_reflector:
                     # With the place where the cluster's list may go on all the same, if it says so.
@@ -264,7 +282,10 @@ class _Walk:
                         continue_token=versions.encode_continue(onward) if fresh else "",
                     )
             self._go_on_without([each for each in replies if each.listed is None], len(pinned))
-            listed = [each.listed for each in replies if each.listed is not None]
+            found = {
+                each.cluster: each.listed for each in replies if each.listed is not None
+            } | last
+            listed = [found[each] for each in asked if each in found]
             stop = await self._take(listed, pinned)
             if stop is None and self._limit and self._room <= 0 and remaining:
                 stop = Stop(remaining[0])
@@ -297,6 +318,69 @@ class _Walk:
         if self._is_for_reflector:
             raise Expired(statuses.CONTINUE_TOO_OLD)
 
+    async def _ask_all(
+        self, targets: Targets, slice_of: "Callable[[str], Slice]", copied: Collection[str]
+    ) -> list[ClusterList]:
+        """Ask all clusters at once; return the list of each that answers, or is shown as it was."""
+        context = self._context
+        replies = await ask_targets(context, targets, self._request_for(slice_of))
+        skipped = [Reply(each.cluster, failure=each.error) for each in targets.skipped]
+        # Where no cluster is selected, whoever says so says it of now.
+        asked = () if targets.witnesses else (*replies, *skipped)
+        last = await self._recall(asked, slice_of)
+        context.refuse_or_warn(
+            failures.judge(
+                replies,
+                targets.skipped,
+                copied=copied,
+                recalled=last,
+                is_given_up=context.is_given_up,
+            )
+        )
+        self.replies += replies
+        answered = [each.listed for each in replies if each.listed is not None]
+        return sorted([*answered, *last.values()], key=lambda each: position(each.cluster))
+
+    async def _recall(
+        self, replies: Sequence[Reply], slice_of: "Callable[[str], Slice]"
+    ) -> dict[str, ClusterList]:
+        """Return what members that are away have last answered to this list, if that is known."""
+        context, found = self._context, dict[str, ClusterList]()
+        for reply in replies:
+            cluster, failure = reply.cluster, reply.failure
+            if cluster == HUB or not context.fleet.directory.is_away(cluster, failure):
+                continue
+            is_waited_for = failure is None or not context.is_given_up(cluster, failure)
+            if not self._shows_last or (self._is_for_reflector and is_waited_for):
+                continue
+            question = context.question_to(cluster, self._question)
+            if question is None:
+                continue
+            asked = slice_of(cluster)
+            last = context.fleet.last_lists.find(
+                question, wanted=asked.version, exactly=asked.match == EXACT
+            )
+            # Of a part an informer would take the rest for deleted.
+            if last is None or (self._is_for_reflector and not last.is_whole):
+                continue
+            pages: list[ClusterList] = []
+            for page in last.pages:
+                listed = page.reply.listed or (await take_apart(context, page.reply)).listed
+                if listed is not None:
+                    pages.append(replace(listed, naming=context.labelled(listed.naming)))
+            if len(pages) < len(last.pages):
+                continue
+            age = written_age(last.age)
+            found[cluster] = lists.joined(pages, context.subject, age=age)
+            self._ages[cluster] = age if last.is_whole else f"in part, {age}"
+        return found
+
+    def warn_of_last_states(self) -> None:
+        """Say which clusters on the page are shown as they were, and how long ago that was."""
+        shown = {each.cluster for each in self.taken}
+        if ages := {each: age for each, age in self._ages.items() if each in shown}:
+            self._context.http.warn(failures.shown_as_they_were(ages))
+
     @property
     def _room(self) -> int:
         return self._limit and self._limit - sum(each.count for each in self.taken)
@@ -313,6 +397,8 @@ class _Walk:
         if plan.stop is None or not plan.is_cut:
             return plan.stop
         cluster = plan.stop.cluster
+        if cluster in self._ages:
+            return plan.stop  # as it was, all of it, on the next page
         (again,) = await self._ask((cluster,), pinned, Slice(self._room))
         if again.listed is None:
             return plan.stop  # it has just failed: the next page will tell
@@ -340,10 +426,15 @@ class _Walk:
         # Of what is about to be deleted the labels are read, so the objects themselves are needed.
         ask_for_list = fanout.ask_for_list if self.is_for_deletion else known_lists.ask_for_list
 
-        def ask(link: Link) -> Awaitable[Reply]:
+        async def ask(link: Link) -> Reply:
             page = slice_of(link.cluster)
             make_request = partial(context.list_request, query=page.added_to(self._shared))
-            return ask_for_list(context, link, make_request, token=page.token)
+            reply = await ask_for_list(context, link, make_request, token=page.token)
+            if self._shows_last and link.cluster != HUB and page.match != EXACT:
+                question = context.question_to(link.cluster, self._question)
+                if question is not None:
+                    context.fleet.last_lists.note(question, page.token, reply)
+            return reply
 
         return ask
 

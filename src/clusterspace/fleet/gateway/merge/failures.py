@@ -4,7 +4,7 @@ What a cluster could not tell is unknown, and unknown is never reported as "not 
 a 404, or a gap in a list, for a deletion.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeAlias
@@ -116,6 +116,7 @@ def judge(
     skipped: Sequence[Skipped] = (),
     *,
     copied: Collection[str] = (),
+    recalled: Collection[str] = (),
     is_given_up: IsGivenUp = _nobody_is,
 ) -> Verdict:
     """Decide about a list or a watch of every cluster.
@@ -124,14 +125,21 @@ def judge(
     copy and would delete there what is missing here: `copied` are the clusters it may have objects
     of. It is told to come back while one of those fails, until that is given up; but not for
     clusters that refuse: whom a cluster admits does not change from one list to the next.
+
+    `recalled` are clusters whose last state is shown in place of an answer. They are missing all
+    the same, and said to be; but an answer that has one of them is an answer.
     """
     answered, missing = _sort_out(replies, skipped)
     losses = [each for each in missing if each.loss in _COUNTED]
     asked = len(answered) + len(losses)
     if too_old := next(filter(statuses.is_about_the_version, _api_errors(missing)), None):
         return Verdict(error=too_old)
-    waited_for = [each for each in losses if not _is_left_out(each, is_given_up)]
-    if not answered:
+    waited_for = [
+        each
+        for each in losses
+        if each.cluster not in recalled and not _is_left_out(each, is_given_up)
+    ]
+    if not answered and not recalled:
         return _nobody_answers(missing, is_given_up)
     if gap := [
         each for each in waited_for if each.cluster in copied and each.loss is not _Loss.REFUSES
@@ -180,6 +188,12 @@ def judge_search(
     note = _missing_from(losses, len(answered) + len(losses))
     where = f"{name} was found in cluster {found.cluster}: {routes.qualify(name, found.cluster)}"
     return Verdict((found,), f"{where}; {note}" if note else where)
+
+
+def shown_as_they_were(ages: Mapping[str, str]) -> str:
+    """Return what to say of clusters whose last state is shown, each with how old that is."""
+    who = _enumerated([f"{cluster} ({age} ago)" for cluster, age in ages.items()])
+    return f"objects of clusters that are away are shown as they were: {who}"
 
 
 def left_alone(

@@ -85,6 +85,8 @@ class ClusterList:
     """What each object is sorted by, where a list is to be in order."""
     texts: Sequence[msgspec.Raw] = field(default=(), repr=False)
     """The items as they are written to clients, in place of `items`: their names are changed."""
+    age: str = ""
+    """How old it is, where the cluster is away and this is what it said last."""
     is_table: bool = field(init=False)
     """Whether it has rows and columns."""
     count: int = field(init=False)
@@ -115,6 +117,27 @@ class ClusterList:
                 rows=self.rows[start:end],
                 texts=self.texts[start:end],
             )
+
+
+def joined(pages: Sequence[ClusterList], subject: Subject, *, age: str) -> ClusterList:
+    """Return the pages of one cluster's list as one list of so long ago, which does not go on."""
+    first = pages[0]
+    metadata = ListMetadata(first.metadata.resource_version)
+    if any(page.texts for page in pages):
+        texts = [
+            text if isinstance(text, msgspec.Raw) else msgspec.Raw(encode(text))
+            for page in pages
+            for text in renamed_items(page, subject)
+        ]
+        return replace(first, metadata=metadata, items=(), texts=texts, age=age)
+    return replace(
+        first,
+        metadata=metadata,
+        items=[item for page in pages for item in page.items],
+        rows=[row for page in pages for row in page.rows],
+        sort_keys=[key for page in pages for key in page.sort_keys],
+        age=age,
+    )
 
 
 class _Metadata(msgspec.Struct, rename={"version": "resourceVersion", "token": "continue"}):
@@ -436,7 +459,7 @@ def empty_cells(columns: Sequence[Object]) -> list[Any]:
 
 def merged_rows(listed: ClusterList, subject: Subject, shown: Sequence[Object]) -> Iterator[Fields]:
     """Yield the rows of one cluster in the columns shown, with the names they have in the fleet."""
-    cluster = listed.cluster
+    cluster = f"{listed.cluster} ({listed.age} ago)" if listed.age else listed.cluster
     if not listed.is_table:
         # A server that knows no Tables: its items are shown by their names alone.
         typed = {"kind": listed.kind.removesuffix("List"), "apiVersion": listed.api_version}
