@@ -412,11 +412,17 @@ class FleetContext:
         or other words. `query` are the parameters that are the same for all pages.
         """
         try:
-            told, form = self.fleet.identities.headers(self.http.user, cluster), self.representation
+            impersonated, form = (
+                self.fleet.identities.headers(self.http.user, cluster),
+                self.representation,
+            )
         except ApiError:
             return None  # who is nobody at members, or asks for what there is not
         caller = Caller(
-            cluster, digest_of(chain.from_iterable(told)), self.info.group, self.info.resource
+            cluster,
+            digest_of(chain.from_iterable(impersonated)),
+            self.info.group,
+            self.info.resource,
         )
         member, naming = self.fleet.directory.identity(cluster), self.route.naming_in(cluster)
         words = (member, self.path, form.transform, form.meta_version, str(naming))
