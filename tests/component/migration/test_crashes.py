@@ -1,8 +1,10 @@
 """Killed at any write, whoever goes on brings a migration to the same end, and each object once."""
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from itertools import count
+from random import Random
 
 import pytest
 import pytest_asyncio
@@ -21,9 +23,11 @@ from clusterspace.apis import stamps
 from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.execution.takeover import is_managed
+from clusterspace.fleet.migration.apply import ApplyOptions
 from clusterspace.fleet.migration.plan import MigrationPlan
 from clusterspace.fleet.migration.progress import MigrationStore, State
 from clusterspace.kube.objects import annotations_of, uid_of
+from clusterspace.roots import cluster_migration
 from clusterspace.testing.builders import CONFIG_MAPS, DEPLOYMENTS
 from clusterspace.testing.crashes import CrashingClient, CrashPoint, Killed
 
@@ -124,3 +128,61 @@ async def test_killed_at_a_write_of_undo_it_is_finished_by_the_next(
         if is_over:
             break
     assert rounds >= 2
+
+
+@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.slow)])
+async def test_killed_again_and_again_it_comes_to_the_same_end(site: Site, kills: int) -> None:
+    """One migration to its end and back, by as many processes as it takes: each dies somewhere."""
+    random, before = Random(20260102), await state_of(site.member, is_whole=False)
+    killed = 0
+    while killed < kills:
+        plan = await small_plan(site)
+        for carry_out, end in (
+            (lambda hub, plan=plan: apply_plan(site, plan, hub=hub, at_once=2), State.TAKEN),
+            (lambda hub, plan=plan: undo_plan(site, plan.name, hub=hub, at_once=2), State.UNDONE),
+        ):
+            while True:
+                point = CrashPoint(random.randint(1, 6), is_after=random.random() < 0.5)
+                try:
+                    counts = await carry_out(CrashingClient(site.hub, point))
+                except Killed:
+                    killed += 1
+                else:
+                    break
+            assert counts == Counter({end: 3})
+            if end is State.TAKEN:
+                await assert_taken_once(site, plan)
+        assert differences(before, await state_of(site.member, is_whole=False)) == []
+        assert await site.hub.find(WEB) is None
+        await MigrationStore(site.hub, plan.name).forget()
+
+
+async def test_of_two_operators_one_works_and_the_other_waits_for_its_turn(site: Site) -> None:
+    before = await state_of(site.member, is_whole=False)
+    plan = await small_plan(site)
+    progress: dict[str, list[int]] = {"ann": [], "ben": []}
+    said: list[str] = []
+
+    async def operate(name: str) -> Counter[State]:
+        def tell(counts: Counter[State], _total: int) -> None:
+            progress[name].append(counts[State.TAKEN])
+
+        return await cluster_migration.apply(
+            plan,
+            site.hub.connection.settings,
+            cluster_migration.Member(site.member.connection.settings),
+            ApplyOptions(at_once=1),
+            tell,
+            said.append,
+        )
+
+    ann, ben = await asyncio.gather(operate("ann"), operate("ben"))
+
+    assert ann == ben == Counter({State.TAKEN: 3})
+    # Whoever had the lease took all of them, one by one; the other found nothing left to do.
+    assert sorted(progress.values()) == [[], [1, 2, 3]]
+    assert said == ["somebody else is at work on migration west-1; waiting for our turn"]
+    await assert_taken_once(site, plan)
+    await undo_plan(site, plan.name)
+    assert differences(before, await state_of(site.member, is_whole=False)) == []
+    await MigrationStore(site.hub, plan.name).forget()

@@ -10,6 +10,7 @@ planning.py         a plan made for a live cluster, page by page
 progress.py         what the hub keeps: Migration, MigrationItems, originals in Secrets
 apply.py            a plan carried out, from wherever it stands
 undo.py             a migration taken back, as a whole or one object of it
+waiting.py          until controllers have done their part: looked at, seldom, for both
 snapshots.py        the identities of what runs, recorded page by page, and as a file
 kept_snapshots.py   the one from before a migration, kept on the hub
 proof.py            two snapshots compared: changed, gone, new, not seen, explained

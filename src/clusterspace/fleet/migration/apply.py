@@ -58,6 +58,7 @@ from clusterspace.fleet.migration.progress import (
     count_states,
 )
 from clusterspace.fleet.migration.selection import DEFINITION, NAMESPACE, why_left
+from clusterspace.fleet.migration.waiting import FIRST_LOOK, Waiting
 from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import (
     Object,
@@ -71,8 +72,6 @@ from clusterspace.kube.objects import (
 )
 
 _REFUSALS: Final = (BadRequest, Forbidden, Invalid, NotServed, RequestEntityTooLarge)
-_FIRST_LOOK: Final = 0.1
-_LONGEST_PAUSE: Final = 2.0
 _SERVED_SECONDS: Final = 30.0
 """How long a definition may take on the hub before its objects can be made there."""
 
@@ -114,6 +113,7 @@ class Application:
         self._options = options
         self._clock = clock
         self._progress = progress
+        self._waiting = Waiting(clock, options.patience)
         self._chunks: list[Chunk] = []
         self._written: set[ResourcePath] = set()
 
@@ -286,29 +286,29 @@ class Application:
                 # The hub begins to serve a kind a moment after its definition is there.
                 if self._clock.monotonic() > deadline:
                     raise
-                await self._clock.sleep(_FIRST_LOOK)
+                await self._clock.sleep(FIRST_LOOK)
 
     async def _until_established(self, planned: PlanItem) -> None:
-        deadline = self._clock.monotonic() + _SERVED_SECONDS
-        while self._clock.monotonic() < deadline:
+        async def established() -> Object | None:
             definition = await self._hub.find(planned.path)
-            if is_true(find_at(definition, "status", "conditions"), "Established"):
-                return
-            await self._clock.sleep(_FIRST_LOOK)
+            is_so = is_true(find_at(definition, "status", "conditions"), "Established")
+            return definition if is_so else None
+
+        await Waiting(self._clock, _SERVED_SECONDS).until_seen(established)
 
     async def _until_taken(self, item: Item, before: Object | None) -> Item:
         """Wait until the member's object bears the migration's name; judge what became of it."""
-        planned, pause = item.plan, _FIRST_LOOK
-        deadline = self._clock.monotonic() + self._options.patience
-        while True:
-            live = await self._member.find(planned.path)
-            if live is not None and is_managed(live) and is_of(live, self._store.name):
-                break
-            if self._clock.monotonic() > deadline:
-                why = await self._why_not_taken(planned)
-                return item.now(State.TAKING, f"it was not taken in time: {why}")
-            await self._clock.sleep(pause)
-            pause = min(1.5 * pause, _LONGEST_PAUSE)
+        planned = item.plan
+
+        async def taken() -> Object | None:
+            found = await self._member.find(planned.path)
+            is_taken = found is not None and is_managed(found) and is_of(found, self._store.name)
+            return found if is_taken else None
+
+        live = await self._waiting.until_seen(taken)
+        if live is None:
+            why = await self._why_not_taken(planned)
+            return item.now(State.TAKING, f"it was not taken in time: {why}")
         if uid_of(live) != planned.uid:
             return item.now(State.TAKEN, "it was deleted and made anew while it was being taken")
         if before is None:

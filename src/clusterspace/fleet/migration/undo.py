@@ -32,6 +32,7 @@ from clusterspace.fleet.migration.progress import (
     count_states,
 )
 from clusterspace.fleet.migration.selection import DEFINITION, NAMESPACE
+from clusterspace.fleet.migration.waiting import FIRST_LOOK, Waiting
 from clusterspace.fleet.propagation.templates import is_template
 from clusterspace.kube.objects import (
     Object,
@@ -45,8 +46,6 @@ from clusterspace.kube.objects import (
 )
 from clusterspace.kube.resources import GroupVersionResource
 
-_FIRST_LOOK: Final = 0.1
-_LONGEST_PAUSE: Final = 2.0
 _ROUNDS: Final = 5
 _HEARTBEATS: Final = ("events", "leases")
 
@@ -82,6 +81,7 @@ class Undoing:
         self._options = options
         self._clock = clock
         self._progress = progress
+        self._waiting = Waiting(clock, options.patience)
         self._chunks: list[Chunk] = []
         self._cluster = ""
 
@@ -205,17 +205,18 @@ class Undoing:
 
     async def _until_released(self, planned: PlanItem) -> str:
         """Wait until hub and member have let go of an object; return why they have not."""
-        pause, deadline = _FIRST_LOOK, self._clock.monotonic() + self._options.patience
-        while True:
+
+        async def released() -> bool | None:
             work = await self._hub.find(self._work_path(planned))
-            if work is None or not _is_for(work, planned):
-                live = await self._member.find(planned.path)
-                if live is None or not (is_managed(live) and is_of(live, self._store.name)):
-                    return ""
-            if self._clock.monotonic() > deadline:
-                return "its Work was not withdrawn in time; does the cluster answer?"
-            await self._clock.sleep(pause)
-            pause = min(1.5 * pause, _LONGEST_PAUSE)
+            if work is not None and _is_for(work, planned):
+                return None
+            live = await self._member.find(planned.path)
+            is_ours = live is not None and is_managed(live) and is_of(live, self._store.name)
+            return None if is_ours else True
+
+        if await self._waiting.until_seen(released):
+            return ""
+        return "its Work was not withdrawn in time; does the cluster answer?"
 
     async def _clean(self, item: Item) -> None:
         """Take off what stamps do not cover, or put back the original, if that is asked for."""
@@ -289,12 +290,12 @@ class Undoing:
 
     async def _until_gone(self, path: ResourcePath, uid: str) -> None:
         """Wait until an object of the hub is gone: a namespace takes a while to be emptied."""
-        deadline = self._clock.monotonic() + self._options.patience
-        while self._clock.monotonic() < deadline:
+
+        async def gone() -> bool | None:
             found = await self._hub.find(path)
-            if found is None or uid_of(found) != uid:
-                return
-            await self._clock.sleep(_FIRST_LOOK)
+            return True if found is None or uid_of(found) != uid else None
+
+        await Waiting(self._clock, self._options.patience).until_seen(gone)
 
     async def _contents_of(self, namespace: str) -> str:
         """Return what is in a namespace of the hub, besides what every namespace has."""
@@ -317,7 +318,7 @@ class Undoing:
                     break
                 if self._clock.monotonic() > deadline:
                     return f"{resource.kind} {name_of(there[0])} does not go"
-                await self._clock.sleep(_FIRST_LOOK)
+                await self._clock.sleep(FIRST_LOOK)
         return ""
 
 
