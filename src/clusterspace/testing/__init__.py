@@ -10,6 +10,7 @@ stage.py             a hub, members of any kind, their agents and the controller
 programs.py          programs of ours as processes, which start at once
 quick_commands.py    the same for what shells and `up` start
 hubs.py              hubs in this event loop, real API servers, and their clients
+hub_stores.py        whether the hubs of a run have files, or one etcd
 etcd.py              members of etcd, a strict proxy in front, and three hubs behind
 kine.py              kine with SQLite or Postgres behind it
 faults.py            what goes wrong on the way: silence, cuts, lies

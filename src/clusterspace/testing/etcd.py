@@ -6,14 +6,12 @@ Where no etcd is found the asking test is skipped, by name.
 import asyncio
 import base64
 import contextlib
-import hashlib
 import os
 import shutil
 import signal
 import ssl
 import subprocess
 import threading
-import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -36,9 +34,10 @@ from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.errors import StoreError
 from clusterspace.kube.protobuf.wire import read_fields, write_bytes_field
-from clusterspace.roots import hub, stores
+from clusterspace.roots import hub
 from clusterspace.roots.local.load_balancer import LoadBalancer
 from clusterspace.roots.settings import HubSettings
+from clusterspace.testing.hub_stores import ETCD, obey_environment
 from clusterspace.testing.hubs import ASSETS, MASTERS_TRAVEL, free_port
 from clusterspace.testing.steps import stop
 
@@ -535,11 +534,7 @@ def _encryption() -> bytes:
 
 @contextlib.contextmanager
 def hubs_on_etcd(directory: Path) -> Generator[None]:
-    """Have every hub that is run in this process meanwhile keep its objects in one etcd.
-
-    Each data directory has a prefix of its own, and a hub that was to forget has a new one each
-    time.
-    """
+    """Have every hub of this process, and of programs it forks, keep its objects in one etcd."""
     program = find_etcd()
     if program is None:
         pytest.fail("no etcd: set KUBEBUILDER_ASSETS to where it is, or have it in PATH")
@@ -556,22 +551,13 @@ def hubs_on_etcd(directory: Path) -> Generator[None]:
         "--auto-compaction-mode=revision",
         "--auto-compaction-retention=5000",
     ]
-
-    async def opened(settings: HubSettings) -> stores.OpenedStore:
-        if settings.etcd is not None:
-            return await open_store(settings)  # the test has one of its own
-        prefix = uuid.uuid4().hex
-        if settings.store != "memory":
-            prefix = hashlib.sha256(str(settings.data_dir.resolve()).encode()).hexdigest()
-        return await open_store(replace(settings, etcd=EtcdSettings((url,), f"/{prefix}")))
-
-    open_store = stores.open_store
     with (directory / "etcd.log").open("wb") as log:
         process = subprocess.Popen([program, *arguments], stdout=log, stderr=log)  # noqa: S603
     try:
-        hub.open_store = opened
+        obey_environment()
+        os.environ[ETCD] = url
         yield
     finally:
-        hub.open_store = open_store
+        del os.environ[ETCD]
         process.kill()
         process.wait()

@@ -27,6 +27,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
+from clusterspace.testing.hub_stores import ETCD, obey_environment
+
 _PRELOADED: Final = (
     "clusterspace.cli.commands.controllers",
     "clusterspace.cli.commands.servers",
@@ -140,6 +142,8 @@ def become(
     sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
     os.environ.clear()
     os.environ.update(environment)
+    if ETCD in environment:
+        obey_environment()
     os.chdir(directory)
     random.seed()  # or all that were forked would draw the same numbers
     sys.argv = [module, *words]
