@@ -17,6 +17,7 @@ import ssl
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from itertools import zip_longest
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
@@ -26,7 +27,10 @@ _SYMBOL: Final = re.compile(r"<(?:uid|rv|continue|token):\d+>")
 _AGE: Final = re.compile(r"(\d+[smhd])+")
 _RUNNING_NUMBER: Final = re.compile(r"(record \(|current: )\d+(?![-\w])")
 _MISSING: Final = object()
+_NAMESPACES: Final = "/api/v1/namespaces"
 COMPANION: Final = "kube-root-ca.crt"
+_ACCOUNT: Final = "default"
+_PATIENCE: Final = 30.0
 _WIDELY_SERVED: Final = 0.9
 """The share of a recorded discovery document that must be served: nobody serves every kind."""
 
@@ -86,6 +90,27 @@ class Replay:
         return Outcome(what, "message")
 
     def _send(self, request: Mapping[str, Any]) -> tuple[int, str]:
+        """Send a request, and wait for what comes with a namespace that it made.
+
+        Else it would come between two later steps, at a moment of its own, and have a version.
+        """
+        status, text = self._exchange(request)
+        if (
+            request["method"] == "POST"
+            and request["path"] == _NAMESPACES
+            and status == HTTPStatus.CREATED
+        ):
+            made = json.loads(text)["metadata"]["name"]
+            for each in (f"configmaps/{COMPANION}", f"serviceaccounts/{_ACCOUNT}"):
+                path = f"{_NAMESPACES}/{made}/{each}"
+                looked = {"method": "GET", "path": path, "accept": "application/json"}
+                deadline = time.monotonic() + _PATIENCE
+                while self._exchange(looked)[0] != HTTPStatus.OK:
+                    assert time.monotonic() < deadline, f"no {path}"
+                    time.sleep(0.02)
+        return status, text
+
+    def _exchange(self, request: Mapping[str, Any]) -> tuple[int, str]:
         place = urlsplit(self.url)
         assert place.hostname is not None
         trust = ssl.create_default_context(cafile=self.authority)
@@ -186,7 +211,9 @@ def _is_companion(listed: Any) -> bool:
         return False
     if listed.get("kind") == "Table":  # an event of a watch that asks for tables
         return any(_is_companion(row.get("object")) for row in listed.get("rows") or ())
-    return listed.get("metadata", {}).get("name") == COMPANION
+    metadata = listed.get("metadata", {})
+    name = metadata.get("name")
+    return name == COMPANION or (name == _ACCOUNT and "namespace" in metadata)
 
 
 def _shown(value: Any) -> str:
