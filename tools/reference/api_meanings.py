@@ -70,6 +70,19 @@ ACTED_ON: Final[Mapping[GroupKind, str]] = {
     (_PLACEMENT, "ResourceOverride"): (
         "The same for objects of its own namespace; applied later, so it wins."
     ),
+    (_PLACEMENT, "ClusterStagedUpdateRun"): (
+        "Brings one snapshot of a ClusterResourcePlacement of strategy `External` to its clusters, "
+        "stage by stage."
+    ),
+    (_PLACEMENT, "StagedUpdateRun"): "The same for a ResourcePlacement of its namespace.",
+    (_PLACEMENT, "ClusterStagedUpdateStrategy"): (
+        "Which clusters are in which stage of a run, and what it waits for before and after one."
+    ),
+    (_PLACEMENT, "StagedUpdateStrategy"): "The same for runs of its namespace.",
+    (_PLACEMENT, "ClusterApprovalRequest"): (
+        "A stage that waits to be approved: a person sets the condition `Approved`."
+    ),
+    (_PLACEMENT, "ApprovalRequest"): "The same for runs of its namespace.",
     ("about.k8s.io", "ClusterProperty"): (
         "On a member: what it says of itself. `id.k8s.io` is its ID in the fleet."
     ),
@@ -232,7 +245,7 @@ _FLEET_PLACEMENT: Final = {
     "spec.policy.tolerations": "Taints of clusters that do not matter.",
     "spec.policy.topologySpreadConstraints": "For `PickN`: evenly over values of a label.",
     "spec.revisionHistoryLimit": "Snapshots that are kept.",
-    "spec.strategy.type": "`External`: clusters are picked, and nothing is rolled out.",
+    "spec.strategy.type": "`External`: clusters are picked, and an update run rolls out.",
     "spec.statusReportingScope": "`NamespaceAccessible` is refused.",
     "spec.strategy.applyStrategy.comparisonOption": (
         "`FullComparison` is refused: what the manifest says is compared."
@@ -257,6 +270,36 @@ _FLEET_PLACEMENT: Final = {
     "status.observedResourceIndex": "The snapshot that is rolled out.",
     "status.placementStatuses": "Each cluster, with what it would not have.",
     "status.selectedResources": "What the selectors found.",
+}
+
+_STAGED_RUN: Final = {
+    "spec.placementName": "The placement, of strategy `External`. Immutable.",
+    "spec.resourceSnapshotIndex": (
+        "Which snapshot; what is selected now if not said. An older one rolls back. Immutable."
+    ),
+    "spec.stagedRolloutStrategyName": "The strategy; copied at the beginning. Immutable.",
+    "spec.state": "`Initialize`: stages are told, nothing changes. `Run`, `Stop`: at any time.",
+    "status.stagesStatus": "Each stage with its clusters, tasks and conditions.",
+    "status.deletionStageStatus": "Clusters that are picked no longer, and let go at the end.",
+    "status.resourceSnapshotIndexUsed": "The snapshot it brings.",
+    "status.conditions": "`Initialized`, `Progressing` and `Succeeded`.",
+}
+
+_STAGED_STRATEGY: Final = {
+    "spec.stages": "In this order; every cluster must be in exactly one.",
+    "spec.stages.labelSelector": "Which clusters; none if not said, all if empty.",
+    "spec.stages.sortingLabelKey": "A label of clusters with a whole number: their order.",
+    "spec.stages.maxConcurrency": (
+        "How many at a time: a number, or a share of the stage, rounded down, at least one."
+    ),
+    "spec.stages.beforeStageTasks": "`Approval`: the stage begins when somebody approved it.",
+    "spec.stages.afterStageTasks": "`TimedWait` and `Approval`: the next one begins after both.",
+}
+
+_APPROVAL_REQUEST: Final = {
+    "spec.parentStageRollout": "The run.",
+    "spec.targetStage": "The stage.",
+    "status.conditions": "`Approved` is for people to set; `ApprovalAccepted` says it was seen.",
 }
 
 _FLEET_OVERRIDE: Final = {
@@ -370,6 +413,12 @@ FIELDS: Final[Mapping[GroupKind, Mapping[str, str]]] = {
         **_FLEET_PLACEMENT,
         "spec.resourceSelectors": "Which objects of its namespace.",
     },
+    (_PLACEMENT, "ClusterStagedUpdateRun"): _STAGED_RUN,
+    (_PLACEMENT, "StagedUpdateRun"): _STAGED_RUN,
+    (_PLACEMENT, "ClusterStagedUpdateStrategy"): _STAGED_STRATEGY,
+    (_PLACEMENT, "StagedUpdateStrategy"): _STAGED_STRATEGY,
+    (_PLACEMENT, "ClusterApprovalRequest"): _APPROVAL_REQUEST,
+    (_PLACEMENT, "ApprovalRequest"): _APPROVAL_REQUEST,
     (_PLACEMENT, "ClusterResourceOverride"): {
         **_FLEET_OVERRIDE,
         "spec.clusterResourceSelectors": (

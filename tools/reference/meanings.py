@@ -36,6 +36,8 @@ KINDS: Final = {
     "clusterspace.fleet.membership.status": "Cluster",
     "clusterspace.fleet.propagation": "ResourceBinding and ClusterResourceBinding",
     "clusterspace.fleet.propagation.placements": "Placements and their bindings",
+    "clusterspace.fleet.propagation.placements.staged_updates": "Staged update runs",
+    "clusterspace.fleet.propagation.placements.staged_update_runs": "Approval requests",
 }
 """Whose conditions a module sets; the longest match counts."""
 
@@ -76,6 +78,11 @@ INDIRECT: Final[Indirect] = {
         "clusterspace.fleet.membership.member_clusters.status:LOST",
     ),
     ("clusterspace.fleet.propagation.placements.controller", "each['reason']"): (),
+    ("clusterspace.fleet.propagation.placements.staged_update_runs", "each['reason']"): (),
+    ("clusterspace.fleet.propagation.placements.staged_updates", "kind"): (
+        "clusterspace.apis.staged_updates:PROGRESSING",
+        "clusterspace.apis.staged_updates:SUCCEEDED",
+    ),
     ("clusterspace.fleet.propagation.placements.status", "each.reason"): (
         "FailedToTakeOver",
         "NotTakenOver",
@@ -112,6 +119,9 @@ INDIRECT: Final[Indirect] = {
 
 TYPES: Final = {
     "Applied": "Whether every manifest is on the member as the hub wants it.",
+    "ApprovalAccepted": "Whether the run has seen that its request was approved.",
+    "ApprovalRequestApproved": "Of a task of a stage, whether somebody approved it.",
+    "ApprovalRequestCreated": "Of a task of a stage, whether somebody was asked to approve it.",
     "Approved": "Whether the certificate may be signed.",
     "Available": (
         "Of an APIService, whether its group is served; of a placement, whether everything is "
@@ -136,6 +146,7 @@ TYPES: Final = {
         "Whether users of the hub reach the cluster under their own names; absent while they "
         "always did."
     ),
+    "Initialized": "Whether it is written down which clusters a run updates in which stage.",
     "Joined": "Whether the agent says that it joined.",
     "Leaving": "What becomes of the resources on a member that leaves.",
     "NamesAccepted": "Whether no other kind has the names this one asks for.",
@@ -147,6 +158,7 @@ TYPES: Final = {
     "NamespacesKept": "Whether namespaces of ours stayed, for somebody's objects are in them.",
     "Overridden": "Whether overrides were made; a placement has none.",
     "PodScheduled": "Whether the Pod may be given a node; the hub runs none.",
+    "Progressing": "Whether a run, or a stage of it, goes on; the reason says what it waits for.",
     "Ready": (
         "Whether the cluster answers and is well. False and Unknown keep everything where it is."
     ),
@@ -155,13 +167,17 @@ TYPES: Final = {
         "Whether the newest state was rolled out; of a placement, to all its clusters."
     ),
     "Scheduled": "Whether clusters were found for the object.",
+    "Started": "Of a cluster in a run, whether it is to have the run's snapshot.",
+    "Succeeded": "Whether a run, a stage or a cluster of it has everything and it works.",
     "SuccessCriteriaMet": "Whether the Job reached its goal on every cluster.",
     "Terminating": "Whether the definition is being deleted, and its objects first.",
+    "WaitTimeElapsed": "Of a task of a stage, whether its time is over.",
     "WorkSynchronized": "Whether every object was handed to the cluster, or to all clusters.",
     "WorksWritten": "Whether the binding's Works were written for every cluster.",
 }
 
 REASONS: Final = {
+    "AfterStageTaskWaitTimeElapsed": "The time after a stage is over.",
     "AggregateStatusSucceed": "What the clusters report is on the binding, or on the template.",
     "AllWorkAreAvailable": "Every object on the cluster is available.",
     "AllWorkHaveBeenApplied": "Every object is on the cluster.",
@@ -178,13 +194,21 @@ REASONS: Final = {
     "ApplyPolicyFailed": "A policy matches, and could not be applied to the template.",
     "ApplyPolicySucceed": "The template follows this policy now.",
     "ApplySucceeded": "Every cluster has every object.",
+    "ApprovalRequestApprovalAccepted": "The run has seen the approval.",
+    "ApprovalRequested": "A stage waits to be approved.",
     "AutoApproved": "The agent of this very cluster asks.",
     "ClusterLeaving": "The cluster is on its way out; the message says what it waits for.",
+    "ClusterLeft": "The placement does not have the cluster any more; the run goes on without it.",
     "ClusterNotReachable": "No connection to the cluster.",
     "ClusterNotReady": "The cluster answers, and says that it is not well.",
+    "ClusterParked": (
+        "The cluster is silent; the run goes on, and the cluster is updated when it is back."
+    ),
     "ClusterReady": "The cluster is well.",
     "ClusterStatusNeverUpdated": "The agent has never been heard.",
     "ClusterStatusUnknown": "The agent has not been heard for too long.",
+    "ClusterUpdatingStarted": "The cluster is to have the run's snapshot.",
+    "ClusterUpdatingSucceeded": "The cluster has all of the snapshot, and it is available.",
     "Complete": "Every API group was listed.",
     "Completed": "The Job completed on all clusters.",
     "CompletionsReached": "All clusters succeeded.",
@@ -198,12 +222,12 @@ REASONS: Final = {
     "Dispatching": "The Work is sent.",
     "DriftRepaired": "Somebody changed the object on the member; it is as wanted again.",
     "Empty": "The cluster listed nothing at all; what was known before is kept.",
-    "EvictionByEvictionAPI": "Somebody asked for the pod's eviction.",
-    "EvictWorkloadFromClusterFailed": "It should leave the cluster, and its state is not known.",
     "EvictWorkloadFromClusterCancelled": "It need not leave the cluster any more, and did not.",
+    "EvictWorkloadFromClusterFailed": "It should leave the cluster, and its state is not known.",
     "EvictWorkloadFromClusterStarted": "It is to leave a cluster whose taints are not tolerated.",
     "EvictWorkloadFromClusterSucceed": "What replaces it is healthy, or had time enough: it goes.",
     "EvictWorkloadFromClusterSuspended": "It would leave; the controllers suspect themselves.",
+    "EvictionByEvictionAPI": "Somebody asked for the pod's eviction.",
     "FailedToTakeOver": "The object is somebody else's, or says something else than ours.",
     "ForeignObjects": "Objects that this hub did not place keep a namespace, or may.",
     "Found": "The priority level that a FlowSchema names exists.",
@@ -252,13 +276,13 @@ REASONS: Final = {
     "NoConflicts": "Nobody else has these names.",
     "NoOverrideSpecified": "There are no overrides.",
     "NotAccepted": "Some names belong to another kind.",
-    "NotFound": "The priority level that a FlowSchema names does not exist.",
     "NotAllWorkAreAvailabilityTrackable": (
         "Every object is there; some cannot tell whether they are available."
     ),
     "NotAllWorkAreAvailable": "Some objects on the cluster are not available yet.",
     "NotAllWorkHaveBeenApplied": "The cluster would not have some objects.",
     "NotAllowed": "Whoever asks may not have this certificate.",
+    "NotFound": "The priority level that a FlowSchema names does not exist.",
     "NotPermitted": "The cluster does not let the hub speak for its users; the message says why.",
     "NotTakenOver": "An object is there already, and the placement never takes over.",
     "OverriddenFailed": "An override could not be made.",
@@ -266,6 +290,7 @@ REASONS: Final = {
     "ParsedGroupVersions": "Every kind was read.",
     "Partial": "Some API groups could not be listed; what was known of them is kept.",
     "PluralConflict": "Another definition has this plural name.",
+    "PreemptPolicySucceed": "A policy took the template from another one.",
     "PropagationForbidden": (
         "The object may not leave the hub, or not by this binding; what is placed stays."
     ),
@@ -273,7 +298,6 @@ REASONS: Final = {
     "ReflectStatusSucceed": "The status of the object on the member is on its Work.",
     "RemoveExecutionSpaceSucceed": "The cluster has left, and its namespace on the hub is gone.",
     "RemovingResources": "What was placed on the member will be removed.",
-    "PreemptPolicySucceed": "A policy took the template from another one.",
     "RescheduleTriggered": "A WorkloadRebalancer has it placed anew.",
     "ResourceAvailable": "Everything is available on every cluster.",
     "ResourceAvailableUnknown": "Some clusters have not told whether everything is available.",
@@ -300,6 +324,14 @@ REASONS: Final = {
     "SingularConflict": "Another definition has this singular name.",
     "SomeFinalizersRemain": "The message names the finalizers and how many objects have them.",
     "SomeResourcesRemain": "The message names the resources and how many objects are left.",
+    "StageTaskApprovalRequestApproved": "Somebody approved the stage.",
+    "StageTaskApprovalRequestCreated": "Somebody was asked to approve the stage.",
+    "StageUpdatingSkippedNoClusters": "No cluster is in the stage.",
+    "StageUpdatingStarted": "Clusters of the stage are being updated.",
+    "StageUpdatingStopped": "The run was told to stop, and nothing is on its way.",
+    "StageUpdatingStopping": "The run was told to stop; clusters that began are being updated.",
+    "StageUpdatingSucceeded": "Every cluster of the stage is updated, and its tasks are done.",
+    "StageUpdatingWaiting": "The stage waits for an approval, or for time to pass.",
     "StatusCollectionFailed": (
         "The cluster could not be asked: its credentials are missing or do not work."
     ),
@@ -319,6 +351,15 @@ REASONS: Final = {
         "`--deletion-budget` permits."
     ),
     "Unschedulable": "The clusters that fit have too little room together.",
+    "UpdateRunFailed": "The run ended before it was through; what it changed stays.",
+    "UpdateRunInitializedFailed": "The run cannot be; the message says why. Make another.",
+    "UpdateRunInitializedSuccessfully": "The stages of the run are written down.",
+    "UpdateRunProgressing": "Clusters are being updated.",
+    "UpdateRunStopped": "The run was told to stop, and nothing is on its way.",
+    "UpdateRunStopping": "The run was told to stop; clusters that began are being updated.",
+    "UpdateRunStuck": "A cluster has not become available for five minutes, or most are silent.",
+    "UpdateRunSucceeded": "Every cluster is updated; those parked get it when they are back.",
+    "UpdateRunWaiting": "A stage waits for an approval, or for time to pass.",
     "WorkDispatching": "The Work is sent to the member, or is held back from now on.",
     "WorkNotSynchronizedYet": "Some objects are still to be handed to the cluster.",
     "WorkSynchronized": "Every object is handed to every cluster.",

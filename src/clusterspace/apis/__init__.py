@@ -10,7 +10,8 @@ affinities.py        which clusters are meant: by name, label, provider, region 
 registries.py        ResourceRegistries: which kinds of which clusters Karmada's search shows
 overrides.py         override policies: what no override may change, what the hub refuses
 fleet_overrides.py   KubeFleet's overrides: what they select and change, what the hub refuses
-fleet_placements.py  ClusterResourcePlacements: names, states, what the hub adds and refuses
+fleet_placements.py  KubeFleet's placements: names, states, what the hub adds and refuses
+staged_updates.py    KubeFleet's staged update runs, strategies and approval requests
 migrations.py        what the hub keeps of a live cluster that is taken in, and of how it was before
 works.py             bindings and Works: one template on its clusters; what never leaves its place
 kinds.py             the kinds we know something about, and where their pods are specified

@@ -39,6 +39,7 @@ from clusterspace.fleet.propagation.eviction.taint_policies import ClusterTaintP
 from clusterspace.fleet.propagation.namespaces import NamespaceWorks
 from clusterspace.fleet.propagation.placements.controller import PlacementController
 from clusterspace.fleet.propagation.placements.override_snapshots import OverrideSnapshots
+from clusterspace.fleet.propagation.placements.staged_update_runs import StagedUpdateRuns
 from clusterspace.fleet.propagation.rebalancer import RebalancerController
 from clusterspace.fleet.propagation.scheduler.controller import Scheduler
 from clusterspace.fleet.propagation.statuses import BindingStatuses
@@ -78,6 +79,7 @@ def propagation_controllers(
         DependencyDistributor(hub, caches, events, random=random),
         OverrideSnapshots(hub, caches),
         PlacementController(hub, caches, events, clock, random=random),
+        StagedUpdateRuns(hub, caches, events, clock),
         Scheduler(hub, caches, events, clock),
         RebalancerController(hub, caches, events, clock),
         ClusterTaintPolicies(hub, caches, events, clock, may_evict=evictions.is_on),

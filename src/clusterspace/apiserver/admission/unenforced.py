@@ -58,16 +58,10 @@ UNATTENDED: Final[Mapping[tuple[str, str], str]] = {
     ("networking.karmada.io", "MultiClusterService"): _KARMADAS,
     ("policy.karmada.io", "FederatedResourceQuota"): _KARMADAS,
     ("remedy.karmada.io", "Remedy"): _KARMADAS,
-    (_PLACEMENT, "ApprovalRequest"): _KUBEFLEETS,
-    (_PLACEMENT, "ClusterApprovalRequest"): _KUBEFLEETS,
     (_PLACEMENT, "ClusterResourceEnvelope"): _KUBEFLEETS,
     (_PLACEMENT, "ClusterResourcePlacementDisruptionBudget"): _KUBEFLEETS,
     (_PLACEMENT, "ClusterResourcePlacementEviction"): _KUBEFLEETS,
-    (_PLACEMENT, "ClusterStagedUpdateRun"): _KUBEFLEETS,
-    (_PLACEMENT, "ClusterStagedUpdateStrategy"): _KUBEFLEETS,
     (_PLACEMENT, "ResourceEnvelope"): _KUBEFLEETS,
-    (_PLACEMENT, "StagedUpdateRun"): _KUBEFLEETS,
-    (_PLACEMENT, "StagedUpdateStrategy"): _KUBEFLEETS,
 }
 """Group and kind that people write, and that we serve for the controllers of another project. An
 entry leaves with the change that acts on it."""

@@ -14,7 +14,8 @@ Controllers, each with the decisions it takes; a folder where those are many:
     works/           BindingWorks: binding to one Work per cluster, and away with stale ones
     namespaces.py    NamespaceWorks: every namespace, on every cluster
     statuses.py      BindingStatuses: Works back to binding back to template
-    placements/      PlacementController: ClusterResourcePlacements to clusters and bindings
+    placements/      PlacementController: KubeFleet's placements to clusters and bindings;
+                     StagedUpdateRuns: snapshots of them to clusters, stage by stage
 
 What they share:
     templates.py     which objects are templates, the caches that follow them, the states sent

@@ -11,11 +11,15 @@ Decisions, which know nothing of a hub:
     overrides.py    which override snapshots a cluster is to have, and what they make of an object
     rollout.py      a placement's bindings, one for each cluster; who gets the newest state now; the
                     engine's binding of each object, and whose an object is
+    staged_updates.py
+                    how a staged update run goes on: stages, tasks, clusters some at a time
     status.py       what became of it on each cluster, and what a placement says of itself
 
 With a hub:
     controller.py   PlacementController: what wakes it, the steps in their order, the end
     steps.py        picking, selecting and rolling out: each reads, decides and writes
+    staged_update_runs.py
+                    StagedUpdateRuns: runs that take a placement of strategy External to a snapshot
     override_snapshots.py
                     OverrideSnapshots: numbered snapshots of overrides, for as long as they are used
 

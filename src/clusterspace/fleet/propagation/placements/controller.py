@@ -56,8 +56,8 @@ from clusterspace.controllers.informers import HubCaches, Update
 from clusterspace.errors import MalformedSelector
 from clusterspace.fleet.propagation.placements.overrides import OVERRIDE_INDEXES, spec_of
 from clusterspace.fleet.propagation.placements.picking import Member, member_of
-from clusterspace.fleet.propagation.placements.rollout import snapshot_of
-from clusterspace.fleet.propagation.placements.selection import Selector, index_in, read_selectors
+from clusterspace.fleet.propagation.placements.selection import Selector, read_selectors
+from clusterspace.fleet.propagation.placements.staged_update_runs import KnownRuns
 from clusterspace.fleet.propagation.placements.status import (
     Summary,
     placement_status,
@@ -69,6 +69,7 @@ from clusterspace.fleet.propagation.placements.steps import (
     PlacementWriter,
     ResourceSnapshots,
     Rollout,
+    indexes_in_use,
 )
 from clusterspace.fleet.propagation.templates import PARENT_INDEX, TemplateInformers, users_part
 from clusterspace.kube.conditions import FALSE, find_condition
@@ -136,7 +137,8 @@ class PlacementController(Reconciler):
             caches.informer(each, indexes=OVERRIDE_INDEXES)
             for each in (CLUSTER_SNAPSHOTS, OVERRIDE_SNAPSHOTS)
         )
-        writer = PlacementWriter(hub, KnownFleetBindings(caches))
+        writer = PlacementWriter(hub, caches.shared(KnownFleetBindings))
+        self._runs = caches.shared(KnownRuns)
         self._writer = writer
         self._snapshots = ResourceSnapshots(hub, caches, writer)
         self._picker = ClusterPicker(hub, caches, writer, clock)
@@ -203,17 +205,22 @@ class PlacementController(Reconciler):
         self._namespaces[request.key] = selection.namespaces
 
         choice = await self._picker.pick(placement)
-        in_use = {index_in(snapshot_of(each)) for each in choice.bindings.values()}
-        snapshot = await self._snapshots.write(
-            placement, selection, frozenset(each for each in in_use if each is not None)
-        )
+        in_use = indexes_in_use(choice.bindings.values()) | self._runs.indexes_for(request.key)
+        snapshot = await self._snapshots.write(placement, selection, in_use)
         rolled = await self._rollout.roll(placement, choice, snapshot)
+        views = [each for each in rolled.views if each.cluster in choice.picking.picked]
+        index = str(snapshot.index)
+        if is_external(placement):
+            # What clusters have is what runs brought them, if all have the same.
+            brought = {each.resource_index for each in views}
+            index = brought.pop() if len(brought) == 1 else ""
+        contents = snapshot.contents.get(int(index)) if index else None
         summary = Summary(
             picking=choice.picking,
             placement_type=choice.policy.type,
-            clusters=[each for each in rolled.views if each.cluster in choice.picking.picked],
-            selected=list(snapshot.latest),
-            resource_index=str(snapshot.index),
+            clusters=views,
+            selected=list(snapshot.latest if contents is None else contents),
+            resource_index=index,
             is_external=is_external(placement),
         )
         await self._write_status(placement, placement_status(placement, summary, self._clock.now()))

@@ -3,8 +3,9 @@
     override ──changed──> new snapshot, the latest ──> (placements roll it out)
     override ──deleted──> no latest snapshot ──no binding names them──> snapshots gone
 
-A snapshot stays for as long as a placement's binding names it, also when its override is gone: it
-is what the cluster's objects were made with, until the rollout gets to that cluster.
+A snapshot stays for as long as a placement's binding names it, or an update run that is not over,
+also when its override is gone: it is what the cluster's objects were made with, until the rollout
+gets to that cluster.
 """
 
 import base64
@@ -29,6 +30,7 @@ from clusterspace.apis.fleet_placements import (
     index_of,
     is_latest,
 )
+from clusterspace.apis.staged_updates import STAGED_SCOPES, is_over
 from clusterspace.client.requests import ResourcePath, key_of, resource_path_of
 from clusterspace.client.resources import Client, DeleteOptions
 from clusterspace.controllers.commit import commit
@@ -72,6 +74,16 @@ def by_snapshot(binding: Object) -> Iterable[str]:
     return overrides_of(binding).keys
 
 
+def by_snapshot_of_run(run: Object) -> Iterable[str]:
+    """Index update runs by the override snapshots they have yet to bring."""
+    if is_over(run):
+        return ()
+    stages: list[Object] = find_at(run, "status", "stagesStatus") or []
+    entries = (each for stage in stages for each in stage.get("clusters") or ())
+    return {key for each in entries for key in overrides_of({"spec": each}).keys}
+
+
+_RUN_INDEXES: Final[dict[str, IndexKeys]] = {_BY_SNAPSHOT: by_snapshot_of_run}
 _BINDING_INDEXES: Final[dict[str, IndexKeys]] = {_BY_SNAPSHOT: by_snapshot}
 
 
@@ -90,6 +102,9 @@ class OverrideSnapshots(Reconciler):
         self._cluster_known = OwnWrites(self._cluster_snapshots)
         self._bindings = tuple(
             caches.informer(each.bindings, indexes=_BINDING_INDEXES) for each in SCOPES
+        )
+        self._runs = tuple(
+            caches.informer(each.runs, indexes=_RUN_INDEXES) for each in STAGED_SCOPES
         )
 
     def watches(self) -> Iterable[Watch]:
@@ -137,7 +152,8 @@ class OverrideSnapshots(Reconciler):
         old = [each for each in existing if latest is None or uid_of(each) != uid_of(latest)]
         for each in old[: max(0, len(old) - kept)]:
             key = key_of(namespace_of(each), name_of(each))
-            if not any(known.cache.keys_at(_BY_SNAPSHOT, key) for known in self._bindings):
+            users = (*self._bindings, *self._runs)
+            if not any(each.cache.keys_at(_BY_SNAPSHOT, key) for each in users):
                 await self._remove(each)
         return Done()
 

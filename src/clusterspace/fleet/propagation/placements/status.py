@@ -355,7 +355,7 @@ def placement_conditions(summary: Summary, generation: int) -> Iterable[Conditio
     yield scheduled_condition(summary.picking, generation)
     if not summary.clusters:
         return
-    if summary.is_external:
+    if summary.is_external and not summary.resource_index:
         reason = "RolloutControlledByExternalController"
         message = "strategy.type is External: nothing is rolled out but by an update run"
         yield Condition(ROLLOUT_STARTED, UNKNOWN, reason, message, generation)

@@ -7,7 +7,7 @@
 The decisions are in the modules beside this one, and know nothing of a hub.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
@@ -130,6 +130,13 @@ from clusterspace.kube.times import format_time, parse_time
 _EMPTY: Final[Contents] = {}
 _STARTED: Final = "the newest state is rolled out to the cluster"
 _NOT_STARTED: Final = "the cluster waits until enough others are available"
+_NO_RUN: Final = "no update run has brought it anything yet"
+
+
+def indexes_in_use(bindings: Iterable[Object]) -> frozenset[int]:
+    """Return the numbers of the resource snapshots that bindings name."""
+    indexes = (index_in(snapshot_of(each)) for each in bindings)
+    return frozenset(each for each in indexes if each is not None)
 
 
 class KnownFleetBindings:
@@ -473,7 +480,15 @@ class Rollout:
         observed = replace(observed, ended=frozenset(ended))
         progress = [self._progress(observed, choice, each) for each in choice.bindings.values()]
         pace = read_pace(placement, len(choice.picking.picked))
-        steps = Steps() if is_external(placement) else plan_rollout(progress, pace)
+        if is_external(placement):
+            # An update run moves clusters on, and lets go of those that are picked no longer: all
+            # but those that have nothing, or are gone themselves.
+            idle = (
+                e for e in progress if e.state == UNSCHEDULED and (e.is_gone or not e.was_bound)
+            )
+            steps = Steps(removed=tuple(each.cluster for each in idle))
+        else:
+            steps = plan_rollout(progress, pace)
         bindings = dict(choice.bindings)
         for cluster in steps.removed:
             await self._writer.remove(resource, bindings.pop(cluster))
@@ -641,11 +656,12 @@ class Rollout:
         report, generation = observed.report(binding), generation_of(binding)
         overrides = overrides_of(binding)
         is_started = cluster_of(binding) not in steps.blocked and was_bound(binding)
+        why_not = _NO_RUN if is_external(observed.placement) else _NOT_STARTED
         started = Condition(
             ROLLOUT_STARTED,
             TRUE if is_started else FALSE,
             "RolloutStarted" if is_started else "RolloutNotStartedYet",
-            _STARTED if is_started else _NOT_STARTED,
+            _STARTED if is_started else why_not,
             generation,
         )
         conditions: Sequence[Condition] = (
