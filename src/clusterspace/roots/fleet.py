@@ -37,6 +37,7 @@ from clusterspace.fleet.gateway.registries import Registries
 from clusterspace.fleet.gateway.rights import HubRights
 from clusterspace.fleet.gateway.routes import HUB
 from clusterspace.fleet.gateway.shared_watches import SharedWatches
+from clusterspace.fleet.gateway.warm_files import WarmFiles
 from clusterspace.fleet.membership.connections import view_settings
 from clusterspace.fleet.membership.tunnels import TunnelAnnouncement
 from clusterspace.kube import statuses
@@ -142,6 +143,11 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         keep_all(tasks, {**rights.tasks(recheck), **flows.tasks(), **process_tasks(clock)})
         keep_all(tasks, tls.client_tasks(clock, in_use, recheck.changed))
         await directory.wait_synced()
+        if settings.cache_on_disk:
+            warm = WarmFiles(installation.cached_objects, fleet.cache, directory.identity, clock)
+            await warm.load(directory.members())
+            keep_all(tasks, warm.tasks())
+            stack.push_async_callback(warm.write)  # once nobody asks for anything any more
         await server.listen(settings.host, settings.port)
         own_url = server_url(settings.host, server.addresses[0][1])
         url = f"https://{settings.endpoint}" if settings.endpoint else own_url

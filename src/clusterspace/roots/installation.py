@@ -136,6 +136,11 @@ class Installation:
         return self.directory / "audit.log"
 
     @property
+    def cached_objects(self) -> Path:
+        """Where a fleet API server keeps what it knows of members' objects."""
+        return self.directory / "cache"
+
+    @property
     def store_file(self) -> Path:
         """The objects."""
         return self.directory / STORE_FILE_NAME

@@ -164,6 +164,8 @@ class FleetSettings(ServerSettings):
     federation: bool = True
     bulk_delete_members: bool = False
     """Whether `kubectl delete --all` and the like, without a cluster, reach members."""
+    cache_on_disk: bool = True
+    """Whether what is known of members' objects is written down for the next start."""
     limits: FleetLimits = field(default_factory=FleetLimits)
     read_hub: ReadSettings | None = None
     """Reads `hub` again from where it came from, if it came from a file."""

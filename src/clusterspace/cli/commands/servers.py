@@ -199,7 +199,7 @@ def _checked_url(context: click.Context, parameter: click.Parameter, value: str)
 @listen_options(
     port=7443,
     data_dir=Path(".clusterspace") / "fleet",
-    kept="Where certificates, the kubeconfig and the audit log are kept.",
+    kept="Where certificates, the kubeconfig, the audit log and cached objects are kept.",
 )
 @click.option(
     "--federation",
@@ -246,6 +246,14 @@ def _checked_url(context: click.Context, parameter: click.Parameter, value: str)
     "members that are away; 0 keeps none.",
 )
 @click.option(
+    "--cache-on-disk",
+    type=click.BOOL,
+    default=True,
+    show_default=True,
+    help="Keep those objects in files of the data directory, too, for the next start; neither "
+    "Secrets nor ConfigMaps.",
+)
+@click.option(
     "--last-state",
     "last_state_seconds",
     default=3600.0,
@@ -290,6 +298,7 @@ def fleet(
     answer_mib: int,
     answers_mib: int,
     cache_mib: int,
+    cache_on_disk: bool,
     last_state_seconds: float,
     grace_seconds: float,
     lost_seconds: float,
@@ -327,6 +336,7 @@ def fleet(
             port=port,
             federation=federation,
             bulk_delete_members=bulk_delete_members,
+            cache_on_disk=cache_on_disk,
             limits=FleetLimits(
                 list_seconds=list_seconds,
                 answer_bytes=answer_mib << 20,

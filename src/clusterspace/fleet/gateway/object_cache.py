@@ -15,7 +15,7 @@ out all others each time it is listed, and is never kept. What nobody asks for l
 """
 
 import hashlib
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
@@ -56,7 +56,9 @@ class KindKey(NamedTuple):
     subject: Subject
 
 
-class _Text(NamedTuple):
+class Text(NamedTuple):
+    """The text of one state of an object, and when it was read."""
+
     read_at: float
     text: msgspec.Raw
 
@@ -72,7 +74,7 @@ class CachedKind:
     version: str = ""
     """The newest version that a list of them had."""
     size: int = 0
-    texts: dict[bytes, _Text] = field(default_factory=dict[bytes, _Text])
+    texts: dict[bytes, Text] = field(default_factory=dict[bytes, Text])
 
 
 @dataclass(slots=True)
@@ -116,7 +118,8 @@ class ObjectCache:
         self.most_bytes = most_bytes
         self.used_bytes = 0
         self._kinds: OrderedDict[KindKey, CachedKind] = OrderedDict()
-        self._histories: OrderedDict[tuple[str, ...], ListHistory] = OrderedDict()
+        self._histories: OrderedDict[tuple[str, str], ListHistory] = OrderedDict()
+        self._changes: Counter[str] = Counter()
 
     def tasks(self, members: Members) -> Tasks:
         """Return the background task: it forgets what nobody asks for, and clusters that left."""
@@ -184,9 +187,10 @@ class ObjectCache:
         known.used_at = now = self.clock.monotonic()
         known.version = kind.version if is_lower(known.version, kind.version) else known.version
         known.list_kind, known.api_version = kind.list_kind, kind.api_version
+        self._changes[key.naming.cluster] += bool(texts)
         for digest, text in texts:
             former = known.texts.get(digest)
-            known.texts[digest] = _Text(now, text)
+            known.texts[digest] = Text(now, text)
             self._count(known, _weight(text) - (0 if former is None else _weight(former.text)))
         self._kinds.move_to_end(key)
         if known.size * _SHARE > self.most_bytes:
@@ -204,6 +208,44 @@ class ObjectCache:
                 self._forget(key)
             else:
                 self._drop_old(kind, now)
+
+    # -- for the next start: see `warm_files` -----------------------------------------------------
+
+    def clusters(self) -> set[str]:
+        """Return the clusters of which anything is kept."""
+        return {key.naming.cluster for key in self._kinds}
+
+    def changes(self, cluster: str) -> int:
+        """Return how many times what is kept of a cluster has changed."""
+        return self._changes[cluster]
+
+    def kinds_of(self, cluster: str) -> list[tuple[KindKey, CachedKind]]:
+        """Return what is kept of a cluster."""
+        return [each for each in self._kinds.items() if each[0].naming.cluster == cluster]
+
+    def histories_of(self, cluster: str) -> list[tuple[str, ListHistory]]:
+        """Return the lists of a cluster that are asked for again and again, by their digests."""
+        return [
+            (key[1], each)
+            for key, each in self._histories.items()
+            if key[0] == cluster and each.is_repeated
+        ]
+
+    def restore(self, key: KindKey, kind: CachedKind, texts: dict[bytes, Text]) -> None:
+        """Take up what was kept of a kind before, unless there is no room for it."""
+        size = sum(_weight(each.text) for each in texts.values())
+        has_room = self.has_room(size) and self.used_bytes + size <= self.most_bytes
+        if key in self._kinds or not has_room:
+            return
+        self._kinds[key] = kind
+        kind.texts = texts
+        self._count(kind, size)
+        self._drop_old(kind, self.clock.monotonic())
+
+    def restore_history(self, key: tuple[str, str], history: ListHistory) -> None:
+        """Take up how a list went before."""
+        if len(self._histories) < _MOST_HISTORIES:
+            self._histories.setdefault(key, history)
 
     def _drop_old(self, kind: CachedKind, now: float) -> None:
         old = [
@@ -223,6 +265,7 @@ class ObjectCache:
 
     def _forget(self, key: KindKey) -> None:
         kind = self._kinds.pop(key)
+        self._changes[key.naming.cluster] += 1
         self._count(kind, -kind.size)
 
     def _count(self, kind: CachedKind, grown: int) -> None:
