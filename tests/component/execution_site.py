@@ -20,6 +20,7 @@ from clusterspace.controllers.events import EVENTS, EventRecorder
 from clusterspace.controllers.informers import Informer
 from clusterspace.errors import AlreadyExists, Conflict
 from clusterspace.fleet.execution.controller import MemberExecution
+from clusterspace.fleet.execution.exclusive import ExclusiveCopies
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import (
     Object,
@@ -178,7 +179,10 @@ async def two_clusters(directory: Path) -> AsyncGenerator[Site]:
 
 @asynccontextmanager
 async def executing(
-    site: Site, *, member: ClusterClient | None = None
+    site: Site,
+    *,
+    member: ClusterClient | None = None,
+    exclusive: ExclusiveCopies | None = None,
 ) -> AsyncGenerator[MemberExecution]:
     """Run one life of the execution for one member."""
     events = EventRecorder(site.hub, component="execution", clock=SystemClock())
@@ -191,6 +195,7 @@ async def executing(
         events,
         works=works.cache,
         clusters=clusters.cache,
+        exclusive=exclusive,
     )
     works.add_handler(execution.work_changed)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.component.reconcilers import following
 
-from clusterspace.aio.clocks import SystemClock
+from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.apis import stamps, works
 from clusterspace.apis.clusters import CLUSTERS, WORK_FINALIZER, WORKS, execution_namespace
 from clusterspace.apis.works import (
@@ -51,8 +51,11 @@ class Running:
 class ConfigMapTemplates:
     """Templates of one kind: enough for many short lives."""
 
+    resource = CONFIG_MAPS
+    info = CONFIG_MAP_INFO
+
     def __init__(self, caches: HubCaches) -> None:
-        self.informer = caches.informer(CONFIG_MAPS)
+        self.informer = caches.informer(self.resource)
 
     @property
     def has_synced(self) -> bool:
@@ -62,28 +65,46 @@ class ConfigMapTemplates:
         return self.informer.cache.find(f"{namespace}/{name}") if self._is_ours(kind) else None
 
     def find_info(self, kind: GroupVersionKind) -> ResourceInfo | None:
-        return CONFIG_MAP_INFO if self._is_ours(kind) else None
+        return self.info if self._is_ours(kind) else None
 
     def _is_ours(self, kind: GroupVersionKind) -> bool:
-        return kind == GroupVersionKind("", "v1", "ConfigMap")
+        return kind == GroupVersionKind(self.info.group, self.info.version, self.info.kind)
+
+
+class DeploymentTemplates(ConfigMapTemplates):
+    """The same of Deployments."""
+
+    resource = DEPLOYMENTS
+    info = ResourceInfo("apps", "v1", "Deployment", "deployments", "deployment", True, ())
 
 
 class ConfigMapCaches(HubCaches):
     """Caches in which ConfigMaps are the only templates."""
 
+    templates: type[ConfigMapTemplates] = ConfigMapTemplates
+
     def shared(self, make: Any) -> Any:
-        return super().shared(ConfigMapTemplates if make is TemplateInformers else make)
+        return super().shared(self.templates if make is TemplateInformers else make)
+
+
+class DeploymentCaches(ConfigMapCaches):
+    """Caches in which Deployments are."""
+
+    templates = DeploymentTemplates
 
 
 @asynccontextmanager
 async def running_works(
-    hub_client: ClusterClient, writer: Client | None = None, caches: HubCaches | None = None
+    hub_client: ClusterClient,
+    writer: Client | None = None,
+    caches: HubCaches | None = None,
+    silence: Clock | None = None,
 ) -> AsyncGenerator[Running]:
-    """Run one life of the three controllers."""
+    """Run one life of the three controllers; `silence` is the clock for how long clusters are."""
     caches, clock, hub = caches or HubCaches(hub_client), SystemClock(), writer or hub_client
     events = EventRecorder(hub_client, component="test", clock=clock)
     reconcilers = (
-        BindingWorks(hub, caches, events, clock),
+        BindingWorks(hub, caches, events, silence or clock),
         NamespaceWorks(hub, caches, events),
         BindingStatuses(hub, caches, events, clock),
     )
@@ -113,13 +134,13 @@ class Site:
 
     hub_client: ClusterClient
 
-    async def join(self, name: str, **metadata: Any) -> Object:
+    async def join(self, name: str, mode: str = "Push", **metadata: Any) -> Object:
         await self.hub_client.create(ResourcePath(NAMESPACES), namespace(execution_namespace(name)))
         cluster = {
             "apiVersion": "cluster.karmada.io/v1alpha1",
             "kind": "Cluster",
             "metadata": {"name": name, **metadata},
-            "spec": {"syncMode": "Push", "id": f"id-of-{name}"},
+            "spec": {"syncMode": mode, "id": f"id-of-{name}"},
         }
         return await self.hub_client.create(ResourcePath(CLUSTERS), cluster)
 

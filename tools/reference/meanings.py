@@ -42,6 +42,7 @@ KINDS: Final = {
 """Whose conditions a module sets; the longest match counts."""
 
 _FAILURES: Final = (
+    "clusterspace.fleet.propagation.works.exclusive:NOT_STOPPED",
     "clusterspace.fleet.propagation.works.rendering:SYNC_FAILED",
     "clusterspace.fleet.propagation.bindings:OVERRIDE_FAILED",
     "clusterspace.fleet.propagation.works.rendering:STAYS_HOME",
@@ -227,6 +228,7 @@ REASONS: Final = {
     "EvictWorkloadFromClusterStarted": "It is to leave a cluster whose taints are not tolerated.",
     "EvictWorkloadFromClusterSucceed": "What replaces it is healthy, or had time enough: it goes.",
     "EvictWorkloadFromClusterSuspended": "It would leave; the controllers suspect themselves.",
+    "ExclusiveCopyNotStopped": "A copy of what must not run twice may still run elsewhere.",
     "EvictionByEvictionAPI": "Somebody asked for the pod's eviction.",
     "FailedToTakeOver": "The object is somebody else's, or says something else than ours.",
     "ForeignObjects": "Objects that this hub did not place keep a namespace, or may.",

@@ -34,7 +34,8 @@ from clusterspace.errors import (
     UnusableKubeconfig,
 )
 from clusterspace.fleet.execution.controller import Execution
-from clusterspace.fleet.membership.leases import LeaseRenewal
+from clusterspace.fleet.execution.exclusive import ExclusiveCopies, HubLease, LeasedWrites
+from clusterspace.fleet.membership.leases import LeaseRenewal, StopPromise
 from clusterspace.fleet.membership.manifests import (
     AGENT,
     AGENT_NAMESPACE,
@@ -71,7 +72,13 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
         lease = ResourcePath(LEASES, namespace, AGENT)
         candidacy = Candidacy(lease, process_identity(), settings.leadership, takes_over=True)
         election = LeaderElection(lease_member, candidacy, clock=clock, random=SystemRandom())
-        member = connect(settings.member, clock, guard=election.fence(settings.member.cluster))
+        # Of this process, and not of one leadership: what was heard from the hub stays heard.
+        exclusive = HubLease(clock, settings.exclusive_seconds)
+        seconds = settings.exclusive_seconds
+        promise = StopPromise(seconds, exclusive.heard) if seconds else None
+        fence = election.fence(settings.member.cluster)
+        guarded = LeasedWrites(exclusive, fence, settings.member.cluster)
+        member = connect(settings.member, clock, guard=guarded)
         stack.push_async_callback(member.connection.close)
         if settings.invitation is not None:
             name, hub_settings = settings.invitation.cluster_name, settings.invitation.hub
@@ -111,7 +118,10 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
             _log.info("agent leads for its cluster", cluster=name, epoch=epoch)
             random, caches, limits = SystemRandom(), HubCaches(hub), settings.deletions
             events = EventRecorder(hub, component=_COMPONENT, clock=clock)
-            execution = Execution(hub, caches, events, reach, agent_of=name, limits=limits)
+            copies = ExclusiveCopies(hub, member, exclusive, clock, name) if promise else None
+            execution = Execution(
+                hub, caches, events, reach, agent_of=name, limits=limits, exclusive=copies
+            )
             manager = ControllerManager(caches, events, (execution,), clock=clock, random=random)
             tunnels = ViewTunnels(
                 reporting,
@@ -124,6 +134,9 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
             # With the lead: of two agents of one cluster, one is what it is reached through.
             async with Supervisor(clock, report) as tasks:
                 tasks.spawn("welcome", welcome)
+                # Beside the controllers, which wait for a hub that may never come.
+                if copies is not None:
+                    tasks.keep("exclusive copies", copies.run, restart=restarts)
                 if settings.allows_view:
                     tasks.keep("tunnels", tunnels.run, restart=restarts)
                 await manager.run()
@@ -138,7 +151,8 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
 
         # Beside the leading: one that waits for the lease notices, too, that it is not wanted.
         async with Supervisor(clock, report) as tasks:
-            keep_all(tasks, {"lead": lead, **_reports(settings, reporting, name, member)})
+            reports = _reports(settings, reporting, name, member, promise)
+            keep_all(tasks, {"lead": lead, **reports})
             if isinstance(credentials, AgentCredentials):
                 seconds = settings.registration_seconds
                 await RegistrationRenewal(member, hub, credentials, look_seconds=seconds).run()
@@ -168,7 +182,11 @@ async def _find_welcome(hub: ClusterClient, name: str, place: ResourcePath) -> O
 
 
 def _reports(
-    settings: AgentSettings, hub: ClusterClient, name: str, member: ClusterClient
+    settings: AgentSettings,
+    hub: ClusterClient,
+    name: str,
+    member: ClusterClient,
+    promise: StopPromise | None,
 ) -> Tasks:
     """Return what every agent does: two clocks for the hub to see, and the word of a MemberCluster.
 
@@ -183,7 +201,7 @@ def _reports(
     statuses = StatusSettings(settings.status_seconds, settings.thresholds)
     return {
         "status": PullStatus(hub, name, member, events, statuses).run,
-        "lease": LeaseRenewal(hub, name, clock=clock, settings=settings.lease).run,
+        "lease": LeaseRenewal(hub, name, clock=clock, settings=settings.lease, promise=promise).run,
         **manager.tasks(),
     }
 

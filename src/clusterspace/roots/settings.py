@@ -17,6 +17,7 @@ from clusterspace.client.endpoints import Network
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.leases import LeaseTimings
 from clusterspace.errors import UnknownApi
+from clusterspace.fleet.execution.exclusive import LEASE_SECONDS
 from clusterspace.fleet.execution.prune import DeletionLimits
 from clusterspace.fleet.gateway.fanout import FleetLimits
 from clusterspace.fleet.membership.health import Thresholds
@@ -245,6 +246,8 @@ class AgentSettings:
     registration_seconds: float = LOOK_SECONDS
     leadership: LeaseTimings = field(default_factory=LeaseTimings)
     deletions: DeletionLimits = field(default_factory=DeletionLimits)
+    exclusive_seconds: float = LEASE_SECONDS
+    """For how long exclusive copies run without the hub; 0 promises nothing, and stops none."""
     allows_view: bool = True
     """Whether users reach the member through the agent, with the rights that it gives them."""
     tunnel_seconds: float = TUNNEL_SECONDS

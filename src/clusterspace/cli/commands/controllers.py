@@ -218,6 +218,14 @@ def controllers(
     help="Kubeconfig of the hub, for the identity of a MemberCluster; needs --name.",
 )
 @click.option("--name", default="", help="What the MemberCluster is called.")
+@click.option(
+    "--exclusive-lease",
+    "exclusive_seconds",
+    type=click.FloatRange(min=0),
+    default=120.0,
+    show_default=True,
+    help="Seconds that exclusive copies run without the hub before they are stopped; 0: for ever.",
+)
 @allow_view_option
 @deletion_budget_option
 @log_format_option
@@ -227,6 +235,7 @@ def agent(
     status_seconds: float,
     hub_kubeconfig: Path | None,
     name: str,
+    exclusive_seconds: float,
     allows_view: bool,
     deletion_budget: str,
     log_format: str,
@@ -246,7 +255,13 @@ def agent(
         raise click.UsageError("--name and --hub-kubeconfig go together")
     invited_by = (name, hub_kubeconfig) if hub_kubeconfig else None
     serve_agent(
-        member, status_seconds, log_format, invited_by, deletion_budget, allows_view=allows_view
+        member,
+        status_seconds,
+        log_format,
+        invited_by,
+        deletion_budget,
+        exclusive_seconds=exclusive_seconds,
+        allows_view=allows_view,
     )
 
 
@@ -257,6 +272,7 @@ def serve_agent(
     invited_by: tuple[str, Path] | None = None,
     deletion_budget: str = DELETION_BUDGET,
     *,
+    exclusive_seconds: float = 120.0,
     allows_view: bool = True,
 ) -> None:
     """Run an agent in this process, until it is stopped or no longer registered.
@@ -285,6 +301,7 @@ def serve_agent(
             invitation,
             status_seconds=status_seconds,
             deletions=read_limits(deletion_budget),
+            exclusive_seconds=exclusive_seconds,
             allows_view=allows_view,
         )
         await serve_until_stopped(settings)

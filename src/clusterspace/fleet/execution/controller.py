@@ -7,6 +7,7 @@ Works are carried out beside each other, each by one worker at a time:
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -24,6 +25,7 @@ from clusterspace.apis.clusters import (
     execution_namespace,
     is_pull,
 )
+from clusterspace.apis.exclusive import LEASED, exclusiveness_of_work
 from clusterspace.apis.works import DELETION_ASKED, manifests_of, suspends_dispatching
 from clusterspace.client.requests import resource_path_of
 from clusterspace.client.resources import ClusterClient, ListOptions
@@ -42,9 +44,10 @@ from clusterspace.controllers.controller import (
 )
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import Cache, HubCaches, Update
-from clusterspace.errors import ApiError, ClusterError
+from clusterspace.errors import ApiError, ClusterError, Malformed, NotServed
 from clusterspace.fleet.execution.apply import Applier
 from clusterspace.fleet.execution.contents import KeptNamespaces
+from clusterspace.fleet.execution.exclusive import ExclusiveCopies, leased_writes
 from clusterspace.fleet.execution.member_informers import MemberInformers
 from clusterspace.fleet.execution.prune import (
     WAVE_SETTLE_SECONDS,
@@ -64,6 +67,9 @@ WORKERS: Final = 16
 LONGEST_RETRY_SECONDS: Final = 120.0
 LOOK_ONCE_MORE_SECONDS: Final = 1.0
 """What is in the way may have gone while we turned to listen: one look of our own, then we wait."""
+
+LEASE_LOOK_SECONDS: Final = 2.0
+"""When to look again whether an exclusive copy may be started."""
 
 _READY: Final = "Ready"
 
@@ -115,9 +121,11 @@ class MemberExecution:
         clusters: Cache,
         records_on_templates: bool = True,
         limits: DeletionLimits | None = None,
+        exclusive: ExclusiveCopies | None = None,
     ) -> None:
         clock = hub.connection.clock
         self.cluster_name = cluster_name
+        self._exclusive = exclusive
         self._namespace = execution_namespace(cluster_name)
         self._hub = hub
         self._clock = clock
@@ -225,10 +233,14 @@ class MemberExecution:
             self._applier.forget(request.name)
             self._informers.wait_for(request.name, ())
             return Done()
+        exclusive = self._exclusive if exclusiveness_of_work(work) == LEASED else None
         try:
             if is_being_deleted(work):
                 self._note_pruned(request, is_pruned=await self._pruner.finalize(work))
                 outcome = Done()
+            elif exclusive is not None and not await exclusive.admits(work):
+                # Nothing of it is touched, not even to repair it: whether it may run is not known.
+                outcome = RequeueAfter(LEASE_LOOK_SECONDS)
             else:
                 # Before the first object is made: a Work without it could be deleted between two
                 # of our writes, and nobody would know any more what it placed. A crash right
@@ -236,7 +248,8 @@ class MemberExecution:
                 # deletes it one look at the member.
                 path = resource_path_of(WORKS, work)
                 work = await ensure_finalizer(self._hub, path, work, WORK_FINALIZER)
-                outcome = await self._dispatch(request, work)
+                with leased_writes() if exclusive is not None else nullcontext():
+                    outcome = await self._dispatch(request, work)
         except (ApiError, ClusterError):
             self._failed.add(request)
             raise
@@ -263,6 +276,11 @@ class MemberExecution:
             results = [await self._applier.observe(work, each) for each in manifests]
             return _requeue(await self._reporter.write_status(work, results))
 
+        if self._exclusive is not None and exclusiveness_of_work(work) == LEASED:
+            for manifest in manifests:
+                with suppress(NotServed, Malformed):  # told below, as of any manifest
+                    path = await self._informers.resource_path_of(manifest)
+                    await self._exclusive.restart(path)
         results = [
             await self._applier.apply(work, manifest, ordinal)
             for ordinal, manifest in enumerate(manifests)
@@ -332,9 +350,11 @@ class Execution(Reconciler):
         reach: Reach,
         agent_of: str = "",
         limits: DeletionLimits | None = None,
+        exclusive: ExclusiveCopies | None = None,
     ) -> None:
         self._hub = hub
         self._limits = limits
+        self._exclusive = exclusive
         self._events = events
         self._reach = reach
         self._agent_of = agent_of
@@ -403,6 +423,7 @@ class Execution(Reconciler):
             clusters=self._clusters.cache,
             records_on_templates=not self._agent_of,
             limits=self._limits,
+            exclusive=self._exclusive,
         )
         # No await between reading the cache and being in `_running`: a Work that changes in
         # between would reach neither.

@@ -30,6 +30,7 @@ from clusterspace.apis.clusters import (
     conditions_of,
     keeps_on_leave,
 )
+from clusterspace.apis.exclusive import exclusiveness_of_work
 from clusterspace.apis.works import (
     DELETION_ASKED,
     identifier_of,
@@ -590,6 +591,7 @@ class Pruner:
                 beside += contents.count
             doomed.append(look)
         if not doomed:
+            await self._make_sure_of_stop(work, places)
             return work
         goes_since, is_asked = deleted_at(work), was_asked_for(work)
         if not is_asked and not await self._budget.permits(goes_since, beside=beside):
@@ -604,7 +606,10 @@ class Pruner:
         if not is_asked and not await self._budget.permits(goes_since, beside=beside):
             return None
         for each in doomed:
-            options = DeleteOptions(each.uid, propagation=Propagation.BACKGROUND)
+            # In the foreground an object is there for as long as anything that it runs.
+            is_exclusive = bool(exclusiveness_of_work(work))
+            how = Propagation.FOREGROUND if is_exclusive else Propagation.BACKGROUND
+            options = DeleteOptions(each.uid, propagation=how)
             # By UID: when another object is there by now the member answers Conflict, and all
             # begins anew with a look at that one. One that is gone is what we wanted.
             with suppress(NotFound):
@@ -613,7 +618,22 @@ class Pruner:
                 self._budget.note_deletion(goes_since)
         if beside and not is_asked:
             self._budget.note_deletion(goes_since, beside)
+        await self._make_sure_of_stop(noted, places)
         return noted
+
+    async def _make_sure_of_stop(
+        self, work: Object, places: Sequence[tuple[ResourcePath, Object]]
+    ) -> None:
+        """Conflict while an exclusive copy is still there: its Work goes when it has stopped.
+
+        That the Work is gone is what another cluster waits for before it starts a copy.
+        """
+        if not exclusiveness_of_work(work):
+            return
+        for path, manifest in places:
+            live = await self._member.find(path)
+            if live is not None and is_ours(manifest, live):
+                raise Conflict(f"{path} has not stopped yet")
 
     async def _read_contents(self, work: Object, namespace: str) -> Contents:
         """Look at what a namespace holds; Conflict while other Works have something in it.

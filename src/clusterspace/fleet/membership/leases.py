@@ -10,7 +10,7 @@ us: then nothing is written, so nothing is tainted, and it is said loudly.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,7 @@ import structlog
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, conditions_of, is_pull
+from clusterspace.apis.exclusive import STOPS_AFTER, promise_text
 from clusterspace.client.resources import Client
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.controller import (
@@ -37,10 +38,12 @@ from clusterspace.fleet.membership.status import ready_status, record_transition
 from clusterspace.kube.conditions import UNKNOWN, find_condition, set_condition
 from clusterspace.kube.objects import (
     Object,
+    annotations_of,
     is_being_deleted,
     name_of,
     resource_version_of,
     uid_of,
+    with_metadata,
     with_value,
 )
 from clusterspace.kube.times import format_micro_time
@@ -84,12 +87,28 @@ def lease_object(cluster: Object, now: float) -> Object:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class StopPromise:
+    """After how long without the hub an agent stops exclusive copies, and who counts that."""
+
+    seconds: float
+    heard: Callable[[float], None]
+    """Told when each renewal was sent that the hub has answered."""
+
+
 class LeaseRenewal:
     """Renews the lease of one cluster."""
 
     def __init__(
-        self, hub: Client, cluster_name: str, *, clock: Clock, settings: RenewalSettings
+        self,
+        hub: Client,
+        cluster_name: str,
+        *,
+        clock: Clock,
+        settings: RenewalSettings,
+        promise: StopPromise | None = None,
     ) -> None:
+        self._promise = promise
         self._hub = hub
         self._name = cluster_name
         self._path = manifests.lease_path(cluster_name)
@@ -121,6 +140,8 @@ class LeaseRenewal:
 
     async def renew(self) -> None:
         """Renew the lease, or create it when there is none; a cluster that leaves needs none."""
+        # Counted from before the first request: the hub counts from when it stored the renewal.
+        sent_at = self._clock.monotonic()
         # A lease that somebody deleted makes the patch of ours NotFound, and is made anew after a
         # fresh look. It goes with its Cluster by its owner, so none is left behind by an agent
         # that dies right here.
@@ -128,11 +149,23 @@ class LeaseRenewal:
         if lease is None:
             cluster = await self._hub.get(manifests.cluster_path(self._name))
             if not is_being_deleted(cluster):
-                desired = lease_object(cluster, self._clock.now())
+                desired = self._promised(lease_object(cluster, self._clock.now()))
                 self._lease = await self._hub.create(self._path.collection, desired)
+                self._note_heard(sent_at)
             return
         renewed = with_value(lease, format_micro_time(self._clock.now()), "spec", "renewTime")
-        self._lease = await commit(self._hub, self._path, lease, renewed)
+        self._lease = await commit(self._hub, self._path, lease, self._promised(renewed))
+        self._note_heard(sent_at)
+
+    def _promised(self, lease: Object) -> Object:
+        if self._promise is None:
+            return lease
+        text = promise_text(self._promise.seconds, str(lease["spec"]["renewTime"]))
+        return with_metadata(lease, annotations={**annotations_of(lease), STOPS_AFTER: text})
+
+    def _note_heard(self, sent_at: float) -> None:
+        if self._promise is not None:
+            self._promise.heard(sent_at)
 
 
 _FEW: Final = 2

@@ -5,7 +5,7 @@ from typing import Any
 from clusterspace.client.requests import ResourcePath
 from clusterspace.errors import ClusterUnreachable
 from clusterspace.fleet.membership import manifests
-from clusterspace.kube.objects import Object, with_metadata
+from clusterspace.kube.objects import Object, annotations_of, with_metadata
 
 
 class LeaseHub:
@@ -33,7 +33,9 @@ class LeaseHub:
     ) -> Object:
         self._reach()
         assert self.lease is not None
-        return self._hold({**self.lease, "spec": {**self.lease["spec"], **patch["spec"]}})
+        marks = {**annotations_of(self.lease), **patch.get("metadata", {}).get("annotations", {})}
+        renewed = {**self.lease, "spec": {**self.lease["spec"], **patch["spec"]}}
+        return self._hold(with_metadata(renewed, annotations=marks or None))
 
     async def list_objects(self, place: ResourcePath, options: Any = None) -> list[Object]:
         raise NotImplementedError

@@ -11,11 +11,13 @@ from tests.unit.fleet.membership.fleet_objects import cluster
 from tests.unit.fleet.membership.lease_hubs import LeaseHub
 
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS
+from clusterspace.apis.exclusive import promised_seconds
 from clusterspace.client.connection import Connection
 from clusterspace.client.resources import ClusterClient, RawObject, read_raw_object
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches
+from clusterspace.errors import ClusterError
 from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.leases import (
     LeaseMonitor,
@@ -23,6 +25,7 @@ from clusterspace.fleet.membership.leases import (
     MonitorSettings,
     RenewalSettings,
     Silence,
+    StopPromise,
     heartbeat_of,
     judge_silence,
     lease_object,
@@ -56,6 +59,27 @@ async def test_a_lease_is_made_once_and_then_renewed() -> None:
 
     assert hub.writes == 2
     assert find_at(hub.lease, "spec", "renewTime") != first
+
+
+async def test_an_agent_promises_with_every_renewal_and_counts_from_before_it() -> None:
+    hub, clock = LeaseHub(cluster(mode="Pull")), ManualClock()
+    heard: list[float] = []
+    promise = StopPromise(120, heard.append)
+    beat = LeaseRenewal(hub, "west", clock=clock, settings=RenewalSettings(), promise=promise)
+
+    for _ in range(2):
+        await beat.renew()
+        assert promised_seconds(hub.lease or {}) == 120
+        await clock.advance(5)
+    hub.is_reachable = False
+    with pytest.raises(ClusterError):
+        await beat.renew()
+
+    assert heard == [0, 5]
+    # One that knows nothing of promises renews the time alone, and promises nothing by that.
+    hub.is_reachable = True
+    await LeaseRenewal(hub, "west", clock=clock, settings=RenewalSettings()).renew()
+    assert promised_seconds(hub.lease or {}) is None
 
 
 async def test_a_cluster_that_leaves_gets_no_new_lease() -> None:

@@ -21,18 +21,20 @@ from clusterspace.apis.clusters import (
     WORKS,
     conditions_of,
 )
+from clusterspace.apis.exclusive import exclusiveness_of, failover_of
 from clusterspace.apis.fleet_placements import hashes_of, is_placed
 from clusterspace.apis.policies import CLUSTER_OVERRIDE_POLICIES, OVERRIDE_POLICIES, selectors_of
 from clusterspace.apis.works import (
     CLUSTER_RESOURCE_BINDINGS,
     RESOURCE_BINDINGS,
     binding_key_of,
+    cluster_of,
     preserves_resources,
     resource_for,
     template_of,
 )
 from clusterspace.client.requests import ResourcePath
-from clusterspace.client.resources import Client
+from clusterspace.client.resources import Client, ListOptions
 from clusterspace.controllers.commit import commit, ensure_finalizer, release
 from clusterspace.controllers.controller import (
     Done,
@@ -69,6 +71,13 @@ from clusterspace.fleet.propagation.templates import (
     find_live_template,
     is_older,
 )
+from clusterspace.fleet.propagation.works.exclusive import (
+    LOOK_SECONDS,
+    MARGIN_SECONDS,
+    NOT_STOPPED,
+    StopProofs,
+    staying,
+)
 from clusterspace.fleet.propagation.works.rendering import (
     STAYS_HOME,
     SYNC_FAILED,
@@ -88,6 +97,7 @@ from clusterspace.kube.objects import (
     finalizers_of,
     find_at,
     is_being_deleted,
+    labels_of,
     namespace_of,
     resource_version_of,
     uid_of,
@@ -141,6 +151,7 @@ class BindingWorks(Reconciler):
         clock: Clock,
         *,
         new_id: Callable[[], str] = lambda: str(uuid4()),
+        margin_seconds: float = MARGIN_SECONDS,
     ) -> None:
         self._hub = hub
         self._events = events
@@ -160,6 +171,7 @@ class BindingWorks(Reconciler):
         self._known_templates = caches.shared(TemplateInformers)
         self._placed_overrides = caches.shared(KnownOverrides)
         self._writer = WorkWriter(hub, self._known)
+        self._proofs = StopProofs(hub, caches, clock, margin_seconds)
 
     def watches(self) -> Iterable[Watch]:
         """Return all that Works are made of; and Works, which nobody else should change."""
@@ -202,6 +214,8 @@ class BindingWorks(Reconciler):
             # Only now: an object that moves is on its new cluster before it leaves the old one.
             await self._remove_orphans(request, binding)
             return Done()
+        if any(each.reason == NOT_STOPPED for each in failures):
+            return RequeueAfter(LOOK_SECONDS)
         is_refused = any(each.reason == SYNC_FAILED for each in failures)
         return RequeueAfter(REFUSED_SECONDS) if is_refused else Done()
 
@@ -228,6 +242,11 @@ class BindingWorks(Reconciler):
                     f" until `clusterspace resume {outline.cluster}`"
                 )
                 failures = (*failures, Failure(outline.cluster, DELETIONS_PAUSED, waits))
+        if exclusiveness_of(template, failover_of(binding)):
+            new = {each.cluster for each in outlines} - existing.keys()
+            if new and (why := await self._why_not_started(request, binding)):
+                failures = (*failures, *(Failure(each, NOT_STOPPED, why) for each in sorted(new)))
+                outlines = tuple(each for each in outlines if each.cluster not in new)
         changes = plan_works(outlines, existing, self._new_id)
         written: tuple[str, ...] = ()
         if changes:
@@ -250,6 +269,39 @@ class BindingWorks(Reconciler):
             self._events.record(template, each.reason, message, is_warning=True)
             self._events.record(binding, each.reason, message, is_warning=True)
         return binding, failures
+
+    async def _why_not_started(self, request: Request, binding: Object) -> str:
+        """Withdraw the old copies of an exclusive workload; return why no new one may start yet.
+
+        Empty when every old copy is proven to have stopped.
+        """
+        # Three steps, each of which is seen to be done before the next: the old Work is withdrawn;
+        # the copy is proven to have stopped; the new Work is written. Killed anywhere, whoever
+        # comes next finds the Works as they are, live, and goes on from there. A write of a deposed
+        # leader is refused by the hub, so nobody writes the last step who has not done the others.
+        live = await self._read_live(request, binding)
+        if live is None or is_being_deleted(live):
+            return "its binding is gone"
+        label = stamps.BINDING_ID if request.namespace else stamps.CLUSTER_BINDING_ID
+        selection = ListOptions(label_selector=f"{label}={labels_of(live)[label]}")
+        targets = {each.name for each in targets_of(live)}
+        kept = staying(find_at(live, "spec", "gracefulEvictionTasks") or ())
+        reasons: list[str] = []
+        for work in await self._hub.list_objects(ResourcePath(WORKS), selection):
+            cluster = cluster_of(work)
+            if cluster in targets:
+                continue
+            if cluster in kept:
+                reasons.append(f"{cluster} keeps it until a person says that it may go")
+            elif preserves_resources(live):
+                why = "spec.preserveResourcesOnDeletion of its policy would have it run on"
+                reasons.append(f"{cluster} runs it, and {why}")
+            elif not is_being_deleted(work):
+                await self._writer.remove(work, is_preserved=False)
+                reasons.append(f"{cluster} is to stop it first")
+            elif why := await self._proofs.why_not_stopped(work):
+                reasons.append(why)
+        return "; ".join(reasons)
 
     def _record_overrides(self, outline: Outline) -> None:
         overridden = outline.overridden

@@ -9,12 +9,13 @@ and annotations are ours to take away again.
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from clusterspace.apis import stamps
 from clusterspace.apis.affinities import Traits
 from clusterspace.apis.clusters import WORK_FINALIZER, WORKS, execution_namespace
+from clusterspace.apis.exclusive import EXCLUSIVE, LEASED, exclusiveness_of, failover_of
 from clusterspace.apis.fleet_placements import (
     MANIFEST_HASH,
     TAKE_OVER,
@@ -85,7 +86,7 @@ from clusterspace.kube.objects import (
 _ABORT: Final = "abort"
 _OVERWRITE: Final = "overwrite"
 
-NOTES: Final = (stamps.APPLIED_OVERRIDES, stamps.APPLIED_CLUSTER_OVERRIDES)
+NOTES: Final = (stamps.APPLIED_OVERRIDES, stamps.APPLIED_CLUSTER_OVERRIDES, EXCLUSIVE)
 """Annotations of a Work that go when what they tell of is gone."""
 
 
@@ -152,9 +153,16 @@ def outline_for_binding(
     else:
         annotations[stamps.BINDING_NAMESPACE] = namespace_of(binding)
         annotations[stamps.BINDING_NAME] = name_of(binding)
+    exclusiveness = exclusiveness_of(template, failover_of(binding))
+    if exclusiveness == LEASED:
+        # By which the agent finds what it has to stop. Not in `labels`, which lead to the binding.
+        marked = {**labels_of(overridden.manifest), EXCLUSIVE: LEASED}
+        overridden = replace(overridden, manifest=with_metadata(overridden.manifest, labels=marked))
     if take_over := annotations_of(binding).get(TAKE_OVER):
         annotations[TAKE_OVER] = take_over
     notes = dict(notes_of(overridden))
+    if exclusiveness:
+        notes[EXCLUSIVE] = exclusiveness
     if is_placed(binding):
         labels |= parent_labels(parent_of(binding))
         if state := hashes_of(binding).get(target.name):

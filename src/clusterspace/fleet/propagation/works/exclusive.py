@@ -1,0 +1,155 @@
+"""Whether the old copy of an exclusive workload has stopped, before a new one is started.
+
+    Work gone ─────────────────────────> stopped: its executor has seen the last pod go
+    Work withdrawn, its cluster silent
+      └─ the agent has promised ──> renewal last seen + promise + margin + pods' time ──> stopped
+
+A renewal reaches the hub after it was sent and is seen by us after that. The agent counts from the
+sending, so when all of that has passed by our clock it has passed by the agent's, if neither clock
+runs faster than the other by more than the margin allows for.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from clusterspace.aio.clocks import Clock
+from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, conditions_of, is_pull
+from clusterspace.apis.exclusive import (
+    LEASED,
+    can_be_stopped,
+    exclusiveness_of_work,
+    promised_seconds,
+    stop_seconds,
+)
+from clusterspace.apis.works import cluster_of, manifests_of
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import Client
+from clusterspace.controllers.informers import HubCaches, Update
+from clusterspace.controllers.leases import LEASES
+from clusterspace.kube.conditions import is_true
+from clusterspace.kube.objects import Object, is_being_deleted, name_of, resource_version_of
+
+NOT_STOPPED: Final = "ExclusiveCopyNotStopped"
+"""Why a cluster lacks its Work: another copy of what must not run twice may still run."""
+
+MARGIN_SECONDS: Final = 60.0
+"""For clocks that do not run alike, and for an agent that has to be started first."""
+
+LOOK_SECONDS: Final = 5.0
+
+_READY: Final = "Ready"
+
+
+@dataclass(frozen=True, slots=True)
+class _Heartbeat:
+    version: str
+    seen_at: float
+
+
+class StopProofs:
+    """What proves that a copy has stopped on a cluster that cannot be asked."""
+
+    def __init__(
+        self, hub: Client, caches: HubCaches, clock: Clock, margin_seconds: float = MARGIN_SECONDS
+    ) -> None:
+        self._hub = hub
+        self._clock = clock
+        self._margin = margin_seconds
+        self._clusters = caches.informer(CLUSTERS)
+        self._leases = caches.informer(LEASES, CLUSTER_NAMESPACE)
+        self._heartbeats: dict[str, _Heartbeat] = {}
+        self._leases.add_handler(self._lease_changed)
+
+    async def why_not_stopped(self, work: Object) -> str:
+        """Return why the copy of a Work that was withdrawn may still run; empty when it cannot.
+
+        The Work has to be on its way out when this is asked, by a live read: an agent that comes
+        back then finds that its copy must not be started again. What is found here is true from
+        then on, however late it is made use of.
+        """
+        name = cluster_of(work)
+        cluster = self._clusters.cache.find(name)
+        if cluster is None or not is_pull(cluster) or exclusiveness_of_work(work) != LEASED:
+            return _only_by_itself(name, work, cluster)
+        if not all(can_be_stopped(each) for each in manifests_of(work)):
+            return f"{name} has not stopped it, and its agent does not know how to stop its kind"
+        if why := self._why_not_trusted():
+            return f"{name} has not stopped it; {why}"
+        # Live, and after the Work was seen to be on its way out. Were it read before, the agent
+        # could renew in between, find its Work still wanted, and start the copy again.
+        lease = await self._hub.find(ResourcePath(LEASES, CLUSTER_NAMESPACE, name))
+        known = self._heartbeats.get(name)
+        promised = None if lease is None else promised_seconds(lease)
+        if lease is None or known is None or promised is None:
+            return (
+                f"{name} has not stopped it, and its agent does not promise to stop exclusive "
+                "copies when it loses the hub: run a newer agent, with --exclusive-lease"
+            )
+        pods = max(stop_seconds(each) for each in manifests_of(work))
+        quiet = self._clock.monotonic() - known.seen_at
+        due = promised + self._margin + pods
+        if resource_version_of(lease) != known.version or quiet < due:
+            # No time that is left, which would be another text, and another write, at every look.
+            return (
+                f"{name} has not stopped it; if its agent stays silent it has by its lease, "
+                f"{due:g} s after it was last heard"
+            )
+        return ""
+
+    def _why_not_trusted(self) -> str:
+        """Return why silence may be ours: most of the fleet is silent, or we hear nothing."""
+        if self._clusters.is_stale or self._leases.is_stale:
+            return "nothing is heard of the clusters, so silence means nothing"
+        clusters = [each for each in self._clusters.cache.objects() if not is_being_deleted(each)]
+        quiet = sum(self._is_quiet(each) for each in clusters)
+        if 2 * quiet > len(clusters):
+            return f"{quiet} of {len(clusters)} clusters are silent: the hub suspects itself first"
+        return ""
+
+    def _is_quiet(self, cluster: Object) -> bool:
+        """Whether a cluster looks dead; by its Lease, too, of which its condition may say less."""
+        if not is_true(conditions_of(cluster), _READY):
+            return True
+        known = self._heartbeats.get(name_of(cluster))
+        is_silent = known is None or self._clock.monotonic() - known.seen_at > self._margin
+        return is_pull(cluster) and is_silent
+
+    def _lease_changed(self, update: Update) -> None:
+        """Note when a Lease was seen to be renewed, by our own clock: theirs is not looked at."""
+        name = update.key.rpartition("/")[2]
+        lease = update.decode_after()
+        if lease is None:
+            self._heartbeats.pop(name, None)
+            return
+        version = resource_version_of(lease)
+        known = self._heartbeats.get(name)
+        if known is None or known.version != version:
+            self._heartbeats[name] = _Heartbeat(version, self._clock.monotonic())
+
+
+def _only_by_itself(name: str, work: Object, cluster: Object | None) -> str:
+    """Return why only an answer of the cluster itself proves that a copy has stopped."""
+    if cluster is not None and not is_pull(cluster) and exclusiveness_of_work(work) == LEASED:
+        more = (
+            "it is a Push cluster, where nobody stops it by a lease: register it with an agent, "
+            f"or, if you know that it is dead, `clusterspace unjoin {name} --force`"
+        )
+    elif exclusiveness_of_work(work) == LEASED:
+        more = "there is no such cluster any more"
+    else:
+        more = (
+            "only its own answer proves it. Annotate the template with "
+            "clusterspace.io/exclusive=true to have agents stop it by a lease, or with false when "
+            "two copies do no harm"
+        )
+    return f"{name} has not stopped it: {more}"
+
+
+def staying(binding_tasks: Iterable[Object]) -> frozenset[str]:
+    """Return the clusters whose copies stay until a person says that they may go."""
+    return frozenset(
+        str(each.get("fromCluster"))
+        for each in binding_tasks
+        if each.get("suppressDeletion") or each.get("purgeMode") == "Never"
+    )
