@@ -23,6 +23,9 @@ from clusterspace.kube.tables import META_GROUP, META_VERSION
 MAX_QUERY_FIELDS: Final = 1000
 """More parameters than any client sends; a bound on the work a URL can cause."""
 
+_REMEMBERED_LENGTH: Final = 512
+"""Of method and URL together; of a thousand of these, what they mean is remembered."""
+
 _VERBS: Final = {
     "GET": "get",
     "HEAD": "get",
@@ -139,6 +142,14 @@ def reach_verb(method: str, inner: RequestInfo, *, is_upgrade: bool) -> str:
 
 def read_request(method: str, raw_path: str, raw_query: str) -> RequestInfo:
     """Read method and URL; raise BadRequest for a path that could mean two things."""
+    # Clients ask for the same few things again and again, and the same URL always means the same.
+    # Long ones are forgotten at once: they come from whoever would fill memory with them.
+    if len(method) + len(raw_path) + len(raw_query) > _REMEMBERED_LENGTH:
+        return _read_url(method, raw_path, raw_query)
+    return _read_remembered(method, raw_path, raw_query)
+
+
+def _read_url(method: str, raw_path: str, raw_query: str) -> RequestInfo:
     segments, query = _read_segments(raw_path), Query()
     if raw_query:
         try:
@@ -192,6 +203,9 @@ def read_request(method: str, raw_path: str, raw_query: str) -> RequestInfo:
         is_in_namespace=is_in_namespace,
         is_watch_path=is_watch_path,
     )
+
+
+_read_remembered: Final = lru_cache(maxsize=1024)(_read_url)
 
 
 def _read_segments(raw_path: str) -> list[str]:

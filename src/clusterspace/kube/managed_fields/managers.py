@@ -155,13 +155,11 @@ def are_alike_but_for_times(left: Object, right: Object) -> bool:
 
 def capped(entries: Entries) -> Entries:
     """Return the entries with the oldest update managers made one, version by version."""
-    updates = sorted(
-        (entry for entry in entries.values() if entry.operation == UPDATE),
-        key=lambda entry: (_seconds(entry), entry.identity),
-    )
+    updates = [entry for entry in entries.values() if entry.operation == UPDATE]
     surplus = len(updates) - MOST_UPDATE_MANAGERS
     if surplus <= 0:
         return entries
+    updates.sort(key=lambda entry: (_seconds(entry), entry.identity))
     kept = dict(entries)
     oldest: dict[str, Entry] = {}
     for entry in updates:
