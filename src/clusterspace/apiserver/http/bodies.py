@@ -176,7 +176,7 @@ def _has_every_key(raw: bytes, value: Any) -> bool:
     """
     # Where no colon follows a blank, each key in the body ends in `":`, and what texts have of
     # these only adds to them: as many as there are keys in the objects means that none was dropped.
-    if any(each in raw for each in (b" :", b"\t:", b"\n:", b"\r:")):
+    if b" :" in raw or b"\t:" in raw or b"\n:" in raw or b"\r:" in raw:
         return False
     return raw.count(b'":') == _count_keys(value)
 
