@@ -7,6 +7,7 @@ comment above a block says what is special about it:
     <!-- fails -->                        it ends with an error, which the page shows
     <!-- background until FILE exists --> it runs in a terminal of its own
     <!-- interrupt -->                    (alone) Ctrl-C in the terminal opened last
+    <!-- interrupt once FILE says TEXT -->  the same, by a reader who waits for that
 """
 
 import re
@@ -22,6 +23,7 @@ _LANGUAGES = {"", "sh", "yaml", "json", "mermaid", "text"}
 _FENCE = "```"
 _COMMENT = re.compile(r"<!-- (.+) -->")
 _BACKGROUND = re.compile(r"background until (\S+) exists")
+_INTERRUPT = re.compile(r"interrupt(?: once (\S+) says (.+))?")
 _NOT_RUN = re.compile(r"not run: (\S.*)")
 
 
@@ -47,8 +49,9 @@ class Step:
     commands: str
     mode: Mode = Mode.RUN
     detail: str = ""
-    """The reason why it is not run, or the file that says that the background is ready."""
+    """The reason why it is not run, or the file that says that the background is ready or done."""
     shown: str | None = None
+    """What the page says it prints, or what the file of an interruption has to say."""
 
 
 def read_steps(page: Path) -> list[Step]:
@@ -60,8 +63,9 @@ def read_steps(page: Path) -> list[Step]:
         if piece.language is None:
             found = _COMMENT.fullmatch(piece.text)
             comment = found[1] if found else ("" if piece.text else comment)
-            if comment == "interrupt":
-                steps.append(Step(piece.where, "", Mode.INTERRUPT))
+            if found := _INTERRUPT.fullmatch(comment):
+                file, text = found.groups("")
+                steps.append(Step(piece.where, "", Mode.INTERRUPT, file, text))
                 comment = ""
         elif piece.language == "sh":
             steps.append(_step(piece, comment))

@@ -43,6 +43,8 @@ class Terminal:
         if step.mode is Mode.BACKGROUND:
             self._open_another(step)
         elif step.mode is Mode.INTERRUPT:
+            if step.detail:
+                self._read_until(step)
             self._end(self._others.pop(), signal.SIGINT)
         elif step.mode is not Mode.NOT_RUN:
             self._compare(step)
@@ -109,6 +111,14 @@ class Terminal:
         while not ready.exists():
             is_hopeless = process.poll() is not None or time.monotonic() > deadline
             assert not is_hopeless, f"{step.where}: no {step.detail}:\n{output.read_text()}"
+            time.sleep(0.1)
+
+    def _read_until(self, step: Step) -> None:
+        """Wait until a file has the words that a reader waits for."""
+        file, words = self._directory / step.detail, step.shown or ""
+        deadline = time.monotonic() + self._patience
+        while words not in (text := file.read_text()):
+            assert time.monotonic() < deadline, f"{step.where}: {step.detail} says\n{text}"
             time.sleep(0.1)
 
     @staticmethod

@@ -228,6 +228,19 @@ def test_a_page_that_shows_what_is_not_printed_fails(shown: str, tmp_path: Path)
         terminal.follow(read_steps(page)[0])
 
 
+def test_a_reader_may_wait_for_words_before_pressing_ctrl_c(tmp_path: Path) -> None:
+    page = page_of(
+        tmp_path,
+        "<!-- background until said exists -->\n```sh\ntouch said; sleep 0.3; echo one two > said; "
+        "sleep 60\n```\n<!-- interrupt once said says one two -->\n```sh\ncat said\n```\n\n"
+        "```\none two\n```\n",
+    )
+    terminal = Terminal(tmp_path, environment(tmp_path))
+
+    for step in read_steps(page):
+        terminal.follow(step)
+
+
 def test_a_page_whose_command_fails_fails(tmp_path: Path) -> None:
     step = read_steps(page_of(tmp_path, "```sh\nls nowhere\n```\n"))[0]
 
