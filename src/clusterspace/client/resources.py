@@ -27,7 +27,7 @@ from clusterspace.client.requests import (
     key_of,
     unreadable,
 )
-from clusterspace.errors import BlindWrite, Expired, NotFound
+from clusterspace.errors import AnswerOverrun, BlindWrite, Expired, NotFound
 from clusterspace.kube.json_errors import UNREADABLE
 from clusterspace.kube.objects import Object, find_at, resource_version_of
 
@@ -274,6 +274,11 @@ def refuse_blind_patch(place: ResourcePath, patch_type: PatchType, patch: Any) -
 FIELD_MANAGER: Final = "clusterspace"
 PAGE_LIMIT: Final = 500
 _LIST_SECONDS: Final = 60.0
+_LISTS_SECONDS: Final = 600.0
+"""For all pages of a list together: a million objects over a slow line."""
+_MOST_PAGES: Final = 20_000
+_MOST_BYTES: Final = 4 * 1024 * 1024 * 1024
+"""More than any cluster stores: etcd is full at 8 GiB, of everything."""
 _MOST_ERROR_BYTES: Final = 1024 * 1024
 _JSON: Final = "application/json"
 _PLAIN_WRITE: Final = WriteOptions()
@@ -398,24 +403,36 @@ class ClusterClient:
             return None
 
     async def list_raw(
-        self, place: ResourcePath, options: ListOptions = EVERYTHING
+        self, place: ResourcePath, options: ListOptions = EVERYTHING, headers: Headers = ()
     ) -> AsyncGenerator[bytes]:
-        """Yield the pages of a list as the bytes they came in; Expired when they ran too old."""
-        token = ""
-        while True:
+        """Yield the pages of a list as the bytes they came in; Expired when they ran too old.
+
+        A list that has no end is given up with AnswerOverrun: each page has a deadline and a bound
+        of its own, and all of them together have, too.
+        """
+        token, clock = "", self.connection.clock
+        seconds, size = 0.0, 0
+        for _ in range(_MOST_PAGES):
             query = options.query(token)
-            request = ApiRequest("GET", place.path, query, seconds=_LIST_SECONDS)
+            request = ApiRequest("GET", place.path, query, headers=headers, seconds=_LIST_SECONDS)
+            started = clock.monotonic()
             body = (await self.connection.ask(request)).body
-            token = read_page_head(self.cluster, body).continue_token
+            # Not counted is what the reader takes: that is not the cluster's doing.
+            seconds += clock.monotonic() - started
+            size += len(body)
+            former, token = token, read_page_head(self.cluster, body).continue_token
+            if token and (token == former or seconds > _LISTS_SECONDS or size > _MOST_BYTES):
+                break
             yield body
             if not token:
                 return
+        raise AnswerOverrun(self.cluster, f"its list of {place.path} does not end", code=200)
 
     async def pages(
-        self, place: ResourcePath, options: ListOptions = EVERYTHING
+        self, place: ResourcePath, options: ListOptions = EVERYTHING, headers: Headers = ()
     ) -> AsyncGenerator[Page]:
-        """Yield the pages of a list, their items not decoded yet."""
-        async for body in self.list_raw(place, options):
+        """Yield the pages of a list, their items not decoded yet; it comes to an end, or fails."""
+        async for body in self.list_raw(place, options, headers):
             yield read_page(self.cluster, body)
 
     async def list_objects(

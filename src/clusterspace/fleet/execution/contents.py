@@ -23,8 +23,8 @@ from clusterspace.aio.clocks import Clock
 from clusterspace.apis import stamps
 from clusterspace.apis.clusters import CLUSTERS, NAMESPACES_KEPT, conditions_of
 from clusterspace.client.discovery import Discovery
-from clusterspace.client.requests import ApiRequest, ResourcePath
-from clusterspace.client.resources import Client, ClusterClient, ListOptions, read_page
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import Client, ClusterClient
 from clusterspace.controllers.commit import commit_change
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.errors import ApiError, ClusterError, NotFound
@@ -176,16 +176,9 @@ async def read_contents(
 
 async def _list_metadata(member: ClusterClient, path: ResourcePath) -> AsyncGenerator[Object]:
     """Yield the objects of a collection without what is in them: Secrets stay where they are."""
-    token = ""
-    while True:
-        query = ListOptions().query(token)
-        request = ApiRequest("GET", path.path, query, headers=_METADATA_ONLY)
-        page = read_page(member.cluster, (await member.connection.ask(request)).body)
+    async for page in member.pages(path, headers=_METADATA_ONLY):
         for item in page.items:
             yield {"metadata": metadata_of(item.decode())}
-        token = page.head.continue_token
-        if not token:
-            return
 
 
 def divide(

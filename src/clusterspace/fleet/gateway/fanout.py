@@ -123,7 +123,8 @@ class FleetLimits:
     last_state_seconds: float = 3600.0
     """How long callers are shown what a member last answered them, while it is away; 0 is never."""
     watched_objects: int = 500_000
-    """Of one cluster in one watch, which remembers what it sent: more than any cluster has."""
+    """Of one cluster in one watch, which remembers what it sent, and on all pages of one list: more
+    than any cluster has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ import msgspec
 
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import Query
-from clusterspace.errors import BadRequest, Expired, Forbidden
+from clusterspace.errors import AnswerOverrun, BadRequest, Expired, Forbidden
 from clusterspace.fleet.gateway import fanout, virtual_labels
 from clusterspace.fleet.gateway.answers import known_lists
 from clusterspace.fleet.gateway.clusters import Link
@@ -117,6 +117,8 @@ class _Walk:
         """Whether members that are away may be shown as they were: what is shown is not deleted."""
         self._ages: dict[str, str] = {}
         """The clusters that are shown as they were, and how long ago that was."""
+        self._shown_before: dict[str, int] = {}
+        """How many objects of the cluster that a page goes on in were on the pages before."""
         self.taken: list[ClusterList] = []
         """What is on the page so far."""
         self.replies: list[Reply] = []
@@ -140,7 +142,7 @@ class _Walk:
         # A cluster that is not selected says no more than of what kind nothing is. A version of it
         # would say that the client has what is selected there, whatever that will be by then.
         pinned = {} if targets.witnesses else _versions_of(listed)
-        return _metadata(pinned, await self._take(listed, pinned))
+        return self._metadata(pinned, await self._take(listed, pinned))
 
     async def first_page_of_hub(self) -> ListMetadata:
         """Ask the hub for what it has, and members for how many they have besides.
@@ -237,6 +239,7 @@ class _Walk:
         Those behind are asked for nothing older than the first page knew: no list runs too old.
         """
         context = self._context
+        self._shown_before[place.cluster] = place.shown
         pinned = await context.positions(place.versions)
         # Whoever holds a token may have made it up, or got it from a list for other eyes.
         behind = place.remaining(pinned)
@@ -276,7 +279,7 @@ class _Walk:
                     status: Any = msgspec.json.decode(reply.body or b"null")
                     is_status = isinstance(status, dict)
                     fresh = find_at(status, "metadata", "continue") if is_status else None
-                    onward = Continue(reply.cluster, str(fresh), place.versions)
+                    onward = Continue(reply.cluster, str(fresh), place.versions, place.shown)
                     raise Expired(
                         statuses.CONTINUE_TOO_OLD,
                         continue_token=versions.encode_continue(onward) if fresh else "",
@@ -290,7 +293,7 @@ class _Walk:
             if stop is None and self._limit and self._room <= 0 and remaining:
                 stop = Stop(remaining[0])
             if stop is not None:
-                return _metadata(pinned, stop)
+                return self._metadata(pinned, stop)
             token = ""
             count = how_many_next(self._room, [each.count for each in listed])
         if not self.taken:
@@ -300,6 +303,26 @@ class _Walk:
             verdict = failures.judge(lost, targets.skipped) if lost or targets.skipped else None
             raise (verdict and verdict.error) or Expired(statuses.CONTINUE_TOO_OLD)
         return _metadata(pinned, None)
+
+    def _unless_endless(self, reply: Reply) -> Reply:
+        """Return a reply, or a failure in place of one that goes on where a list must have ended.
+
+        Each page is asked for by the client, who would go on asking for as long as there is one.
+        """
+        listed, most = reply.listed, self._context.fleet.limits.watched_objects
+        if listed is None or reply.cluster == HUB or not listed.metadata.continue_token:
+            return reply
+        if self._shown_before.get(reply.cluster, 0) + listed.count <= most:
+            return reply
+        endless = AnswerOverrun(reply.cluster, "its list does not end", code=200)
+        return Reply(reply.cluster, failure=endless)
+
+    def _metadata(self, pinned: Mapping[str, str], stop: "Stop | None") -> ListMetadata:
+        if stop is None or not stop.token:
+            return _metadata(pinned, stop)
+        shown = sum(each.count for each in self.taken if each.cluster == stop.cluster)
+        before = self._shown_before.get(stop.cluster, 0)
+        return _metadata(pinned, replace(stop, shown=before + shown))
 
     def _go_on_without(self, lost: Sequence[Reply], of: int) -> None:
         """Go on without clusters that a list began with and cannot go on in, or refuse to.
@@ -430,6 +453,7 @@ class _Walk:
             page = slice_of(link.cluster)
             make_request = partial(context.list_request, query=page.added_to(self._shared))
             reply = await ask_for_list(context, link, make_request, token=page.token)
+            reply = self._unless_endless(reply)
             if self._shows_last and link.cluster != HUB and page.match != EXACT:
                 question = context.question_to(link.cluster, self._question)
                 if question is not None:
@@ -448,7 +472,7 @@ def _metadata(pinned: Mapping[str, str], stop: "Stop | None") -> ListMetadata:
     vector = versions.encode({each: version for each, version in pinned.items() if version})
     if stop is None:
         return ListMetadata(vector)
-    place = Continue(stop.cluster, stop.token, versions.encode(pinned))
+    place = Continue(stop.cluster, stop.token, versions.encode(pinned), stop.shown)
     return ListMetadata(vector, versions.encode_continue(place))
 
 
@@ -462,6 +486,8 @@ class Stop:
     cluster: str
     token: str = ""
     """The cluster's own continue token; empty for its first item."""
+    shown: int = 0
+    """How many of its objects have been listed."""
 
 
 @dataclass(frozen=True, slots=True)

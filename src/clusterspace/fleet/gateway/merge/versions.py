@@ -236,6 +236,8 @@ def _expired(why: str) -> Expired:
 _CONTINUE_MARK: Final = "cc1"
 _BETWEEN: Final = "~"
 """Needs no escaping in a URL, and is in no vector and in no name of a cluster."""
+_SHOWN: Final = "_"
+"""The same; a number follows."""
 _CHECK_BYTES: Final = 6
 
 
@@ -248,6 +250,8 @@ class Continue:
     """The cluster's own continue token; empty when nothing of the cluster has been listed yet."""
     versions: str
     """The vector of page one."""
+    shown: int = 0
+    """How many objects of the cluster were on the pages before: its list has to have an end."""
 
     def remaining(self, clusters: Iterable[str]) -> list[str]:
         """Return those of the clusters that are still to be listed, this one first."""
@@ -257,7 +261,8 @@ class Continue:
 
 def encode_continue(place: Continue) -> str:
     """Return the token that leads there."""
-    body = _BETWEEN.join((place.cluster, place.versions, place.token))
+    cluster = f"{place.cluster}{_SHOWN}{place.shown}" if place.shown else place.cluster
+    body = _BETWEEN.join((cluster, place.versions, place.token))
     return _BETWEEN.join((_CONTINUE_MARK, _check(body), body))
 
 
@@ -270,8 +275,10 @@ def decode_continue(token: str) -> Continue:
         raise BadRequest(
             "invalid continue token: continue key is not valid: this server did not issue it"
         )
-    cluster, versions, member_token = body.split(_BETWEEN, 2)
-    return Continue(cluster, member_token, versions)
+    words, versions, member_token = body.split(_BETWEEN, 2)
+    cluster, _, shown = words.partition(_SHOWN)
+    is_number = shown.isascii() and shown.isdecimal() and len(shown) < _MOST_DIGITS
+    return Continue(cluster, member_token, versions, int(shown) if is_number else 0)
 
 
 def _check(body: str) -> str:
