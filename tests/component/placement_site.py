@@ -28,6 +28,7 @@ from clusterspace.fleet.propagation.dependencies import DependencyDistributor
 from clusterspace.fleet.propagation.detector import Detector, PolicyLifecycle
 from clusterspace.fleet.propagation.namespaces import NamespaceWorks
 from clusterspace.fleet.propagation.placements.controller import PlacementController
+from clusterspace.fleet.propagation.placements.evictions import PlacementEvictions
 from clusterspace.fleet.propagation.placements.override_snapshots import OverrideSnapshots
 from clusterspace.fleet.propagation.placements.staged_update_runs import StagedUpdateRuns
 from clusterspace.fleet.propagation.scheduler.controller import Scheduler
@@ -276,6 +277,7 @@ def assembled(hub: ClusterClient, writer: Client, site: PlacementSite) -> dict[s
         OverrideSnapshots(writer, caches),
         PlacementController(writer, caches, events, clock, random=random),
         StagedUpdateRuns(writer, caches, events, clock),
+        PlacementEvictions(writer, caches, events, clock),
         Scheduler(hub, caches, events, clock),
         BindingWorks(hub, caches, events, clock),
         NamespaceWorks(hub, caches, events),

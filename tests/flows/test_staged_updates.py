@@ -19,7 +19,7 @@ from clusterspace.client.requests import ResourcePath
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, with_value
 from clusterspace.testing.settled import settled
-from clusterspace.testing.steps import until, until_equal
+from clusterspace.testing.steps import PATIENCE, until, until_equal
 
 V1BETA1 = "placement.kubernetes-fleet.io/v1beta1"
 
@@ -71,19 +71,19 @@ class Runs:
         path = ResourcePath(self._scope.runs, self._namespace, name)
         return (await self._site.hub.get(path)).get("status") or {}
 
-    async def until(self, name: str, kind: str, *wanted: str) -> None:
+    async def until(self, name: str, kind: str, *wanted: str, seconds: float = PATIENCE) -> None:
         async def look() -> Any:
             return await self.condition(name, kind)
 
-        await until_equal(look, wanted)
+        await until_equal(look, wanted, seconds)
 
-    async def approve(self, name: str) -> None:
+    async def approve(self, name: str, seconds: float = PATIENCE) -> None:
         path = ResourcePath(self._scope.approvals, self._namespace, name)
 
         async def is_there() -> bool:
             return await self._site.hub.find(path) is not None
 
-        await until(is_there)
+        await until(is_there, seconds)
         approved = {
             "type": "Approved",
             "status": "True",

@@ -70,6 +70,12 @@ ACTED_ON: Final[Mapping[GroupKind, str]] = {
     (_PLACEMENT, "ResourceOverride"): (
         "The same for objects of its own namespace; applied later, so it wins."
     ),
+    (_PLACEMENT, "ClusterResourcePlacementEviction"): (
+        "Takes a placement off one cluster, once; afterwards its policy picks again."
+    ),
+    (_PLACEMENT, "ClusterResourcePlacementDisruptionBudget"): (
+        "How many clusters of the placement of its name evictions must leave available."
+    ),
     (_PLACEMENT, "ClusterStagedUpdateRun"): (
         "Brings one snapshot of a ClusterResourcePlacement of strategy `External` to its clusters, "
         "stage by stage."
@@ -412,6 +418,15 @@ FIELDS: Final[Mapping[GroupKind, Mapping[str, str]]] = {
     (_PLACEMENT, "ResourcePlacement"): {
         **_FLEET_PLACEMENT,
         "spec.resourceSelectors": "Which objects of its namespace.",
+    },
+    (_PLACEMENT, "ClusterResourcePlacementEviction"): {
+        "spec.placementName": "A ClusterResourcePlacement that does not name its clusters.",
+        "spec.clusterName": "A cluster that has it.",
+        "status.conditions": "`Valid` and `Executed`; whatever they say is for good.",
+    },
+    (_PLACEMENT, "ClusterResourcePlacementDisruptionBudget"): {
+        "spec.maxUnavailable": "For `PickN`: so many of those asked for may be missing.",
+        "spec.minAvailable": "So many must be available; for `PickAll` a number, not a share.",
     },
     (_PLACEMENT, "ClusterStagedUpdateRun"): _STAGED_RUN,
     (_PLACEMENT, "StagedUpdateRun"): _STAGED_RUN,

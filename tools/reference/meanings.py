@@ -36,6 +36,7 @@ KINDS: Final = {
     "clusterspace.fleet.membership.status": "Cluster",
     "clusterspace.fleet.propagation": "ResourceBinding and ClusterResourceBinding",
     "clusterspace.fleet.propagation.placements": "Placements and their bindings",
+    "clusterspace.fleet.propagation.placements.evictions": "ClusterResourcePlacementEviction",
     "clusterspace.fleet.propagation.placements.staged_updates": "Staged update runs",
     "clusterspace.fleet.propagation.placements.staged_update_runs": "Approval requests",
 }
@@ -80,6 +81,10 @@ INDIRECT: Final[Indirect] = {
     ),
     ("clusterspace.fleet.propagation.placements.controller", "each['reason']"): (),
     ("clusterspace.fleet.propagation.placements.staged_update_runs", "each['reason']"): (),
+    ("clusterspace.fleet.propagation.placements.evictions", "reason"): (
+        "ClusterResourcePlacementEvictionExecuted",
+        "ClusterResourcePlacementEvictionNotExecuted",
+    ),
     ("clusterspace.fleet.propagation.placements.staged_updates", "kind"): (
         "clusterspace.apis.staged_updates:PROGRESSING",
         "clusterspace.apis.staged_updates:SUCCEEDED",
@@ -139,6 +144,7 @@ TYPES: Final = {
     "DisruptionAllowed": "Whether a budget lets another pod be evicted.",
     "DisruptionTarget": "The pod is about to go for a reason that is not its own.",
     "Established": "Whether the kind is served.",
+    "Executed": "Whether an eviction was carried out; it is not tried again.",
     "Failed": "Whether it failed: to sign the request, or the Job on some cluster.",
     "FullyApplied": "Whether every Work of the binding is applied.",
     "Healthy": "Whether the cluster itself is well, as its agent sees it.",
@@ -172,6 +178,7 @@ TYPES: Final = {
     "Succeeded": "Whether a run, a stage or a cluster of it has everything and it works.",
     "SuccessCriteriaMet": "Whether the Job reached its goal on every cluster.",
     "Terminating": "Whether the definition is being deleted, and its objects first.",
+    "Valid": "Whether an eviction means something that can be evicted.",
     "WaitTimeElapsed": "Of a task of a stage, whether its time is over.",
     "WorkSynchronized": "Whether every object was handed to the cluster, or to all clusters.",
     "WorksWritten": "Whether the binding's Works were written for every cluster.",
@@ -206,6 +213,10 @@ REASONS: Final = {
         "The cluster is silent; the run goes on, and the cluster is updated when it is back."
     ),
     "ClusterReady": "The cluster is well.",
+    "ClusterResourcePlacementEvictionExecuted": "The cluster lets go of the placement.",
+    "ClusterResourcePlacementEvictionInvalid": "There is nothing to evict; the message says why.",
+    "ClusterResourcePlacementEvictionNotExecuted": "A budget forbids it, or nothing is there yet.",
+    "ClusterResourcePlacementEvictionValid": "The placement is on the cluster.",
     "ClusterStatusNeverUpdated": "The agent has never been heard.",
     "ClusterStatusUnknown": "The agent has not been heard for too long.",
     "ClusterUpdatingStarted": "The cluster is to have the run's snapshot.",

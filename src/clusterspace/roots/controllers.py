@@ -38,6 +38,7 @@ from clusterspace.fleet.propagation.eviction.decisions import EvictionSettings
 from clusterspace.fleet.propagation.eviction.taint_policies import ClusterTaintPolicies
 from clusterspace.fleet.propagation.namespaces import NamespaceWorks
 from clusterspace.fleet.propagation.placements.controller import PlacementController
+from clusterspace.fleet.propagation.placements.evictions import PlacementEvictions
 from clusterspace.fleet.propagation.placements.override_snapshots import OverrideSnapshots
 from clusterspace.fleet.propagation.placements.staged_update_runs import StagedUpdateRuns
 from clusterspace.fleet.propagation.rebalancer import RebalancerController
@@ -80,6 +81,7 @@ def propagation_controllers(
         OverrideSnapshots(hub, caches),
         PlacementController(hub, caches, events, clock, random=random),
         StagedUpdateRuns(hub, caches, events, clock),
+        PlacementEvictions(hub, caches, events, clock),
         Scheduler(hub, caches, events, clock),
         RebalancerController(hub, caches, events, clock),
         ClusterTaintPolicies(hub, caches, events, clock, may_evict=evictions.is_on),

@@ -66,6 +66,8 @@ ACTING = frozenset(
         "clusterresourceoverridesnapshots",
         "clusterresourceplacements",
         "resourceplacements",
+        "clusterresourceplacementevictions",
+        "clusterresourceplacementdisruptionbudgets",
         "clusterstagedupdateruns",
         "clusterstagedupdatestrategies",
         "clusterapprovalrequests",

@@ -59,8 +59,6 @@ UNATTENDED: Final[Mapping[tuple[str, str], str]] = {
     ("policy.karmada.io", "FederatedResourceQuota"): _KARMADAS,
     ("remedy.karmada.io", "Remedy"): _KARMADAS,
     (_PLACEMENT, "ClusterResourceEnvelope"): _KUBEFLEETS,
-    (_PLACEMENT, "ClusterResourcePlacementDisruptionBudget"): _KUBEFLEETS,
-    (_PLACEMENT, "ClusterResourcePlacementEviction"): _KUBEFLEETS,
     (_PLACEMENT, "ResourceEnvelope"): _KUBEFLEETS,
 }
 """Group and kind that people write, and that we serve for the controllers of another project. An
