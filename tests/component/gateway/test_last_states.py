@@ -17,12 +17,14 @@ from tests.component.gateway.fleet_site import (
     fleet_site,
     grant,
     member_at,
+    pulled,
     reaching,
     using,
 )
 from tests.component.gateway.watch_streams import watching
 
 from clusterspace.aio.clocks import SystemClock
+from clusterspace.apiserver.http import agent_tunnels
 from clusterspace.client.connection import Connection
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import DeleteOptions
@@ -357,3 +359,29 @@ async def test_an_informer_is_given_the_last_state_where_it_was_given_a_gap(
             newer = versions.encode({"north": made["metadata"]["resourceVersion"]})
             answer = await listed(site, f"{MAPS}?resourceVersion={newer}")
             assert of(answer, "north") == []
+
+
+async def test_a_pull_member_whose_agent_is_gone_is_shown_as_it_was(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+):
+    side = await site.fleet.add_member("pull")
+    await side.client.create(ResourcePath(NAMESPACES), namespace("shop"))
+    await side.client.create(SHOP, config_map("c0", {}, namespace="shop"))
+    async with pulled(site, "pull", side):
+        assert of(await listed(site), "pull") == ["c0.clusterspace.pull"]
+    # Here its agent is gone, and the tunnel with it.
+
+    async def is_cut_off() -> bool:
+        return site.running.fleet.directory.problem_with("pull") is not None
+
+    await until(is_cut_off)
+
+    answer = await listed(site)
+
+    assert of(answer, "pull") == ["c0.clusterspace.pull"]
+    assert f"{AWAY}pull (" in answer.warning
+    # It is no other when nobody expects the agent back any more.
+    monkeypatch.setattr(agent_tunnels, "LONGEST_BLIP_SECONDS", 0.0)
+    assert of(await listed(site), "pull") == ["c0.clusterspace.pull"]
+    await site.ask("DELETE", f"/clusterspaces/hub{manifests.cluster_path('pull').path}")
+    await site.wait_for("pull", is_gone=True)

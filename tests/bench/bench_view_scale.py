@@ -1,0 +1,227 @@
+"""What a fleet of many members takes: lists of one and of all, memory, a restart, and rest.
+
+python -m tests.bench view-scale
+
+Hub and fleet API server are processes as users start them; the members are hubs in two further
+processes, whose memory is told apart. `CLUSTERSPACE_BENCH_MEMBERS` and `CLUSTERSPACE_BENCH_OBJECTS`
+say how many there are (100 x 1,000). All of them share the processors of this machine.
+"""
+
+import asyncio
+import gc
+import multiprocessing
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+
+from tests.bench.api_servers import running_hub as running_hub_process
+from tests.bench.api_servers import usage_of
+from tests.bench.bench_fleet import join_all, lister_in, settings_in
+from tests.component.hub_wire import TOKENS
+
+from clusterspace.aio import event_loop
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.settings import ConnectionSettings
+from clusterspace.kube.objects import Object
+from clusterspace.kube.resources import GroupVersionResource
+from clusterspace.roots.clients import open_client
+from clusterspace.roots.hub import running_hub
+from clusterspace.roots.settings import HubSettings
+from clusterspace.telemetry.logs import Format, Level, configure
+
+MEMBERS = int(os.environ.get("CLUSTERSPACE_BENCH_MEMBERS", "100"))
+OBJECTS = int(os.environ.get("CLUSTERSPACE_BENCH_OBJECTS", "1000"))
+MEMBER_PROCESSES = 2
+CREATES_AT_ONCE = 16
+PADDING = 500
+PATIENCE = 600.0
+REST_SECONDS = 10.0
+ACCOUNTS = GroupVersionResource("", "v1", "serviceaccounts")
+PATH = "/api/v1/namespaces/default/serviceaccounts"
+
+
+# -- the members -----------------------------------------------------------------------------------
+
+
+def run_members(directory: Path, members: Sequence[str], pipe: Pipe) -> None:
+    """Run members in this process until the pipe says something."""
+    configure(Format.JSON, Level.ERROR, sys.stderr)
+    event_loop.run(_serve_members(directory, members, pipe))
+
+
+async def _serve_members(directory: Path, members: Sequence[str], pipe: Pipe) -> None:
+    async with AsyncExitStack() as stack:
+        for name in members:
+            home = directory / name
+            home.mkdir()
+            tokens = home / "tokens.csv"
+            tokens.write_text(TOKENS)
+            settings = HubSettings(home, port=0, store="memory", token_auth_file=tokens)
+            await stack.enter_async_context(running_hub(settings))
+            await _fill(settings_in(home, name))
+        gc.freeze()  # as a member in a process of its own does
+        pipe.send(None)
+        await asyncio.to_thread(pipe.recv)
+
+
+async def _fill(settings: ConnectionSettings) -> None:
+    place, numbers = ResourcePath(ACCOUNTS, "default"), iter(range(OBJECTS))
+    async with open_client(settings) as member:
+
+        async def create() -> None:
+            for number in numbers:
+                await member.create(place, _account(number))
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(CREATES_AT_ONCE):
+                group.create_task(create())
+
+
+def _account(number: int) -> Object:
+    metadata = {
+        "name": f"account-{number:05}",
+        "labels": {"team": f"team-{number % 10}"},
+        "annotations": {"number": str(number * 7919 % 10007), "padding": "x" * PADDING},
+    }
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+
+
+@contextmanager
+def running_members(directory: Path, members: Sequence[str]) -> Generator[tuple[int, ...]]:
+    """Run all members, spread over some processes; yield the ids of those."""
+    spawning = multiprocessing.get_context("spawn")
+    with ExitStack() as stack:
+        pipes: list[Pipe] = []
+        processes: list[int] = []
+        for number in range(MEMBER_PROCESSES):
+            ours, theirs = spawning.Pipe()
+            share = members[number::MEMBER_PROCESSES]
+            process = spawning.Process(target=run_members, args=(directory, share, theirs))
+            process.start()
+            stack.callback(process.join)
+            stack.callback(process.kill)
+            pipes.append(ours)
+            processes.append(process.pid or 0)
+        for each in pipes:
+            each.recv()
+        yield tuple(processes)
+
+
+@contextmanager
+def running_fleet(directory: Path, hub: Path) -> Generator[int]:
+    """Run the fleet API server as a user does, and end it in good order; yield its process."""
+    (directory / "kubeconfig").unlink(missing_ok=True)
+    command = [sys.executable, "-m", "clusterspace", "fleet", "--port", "0"]
+    command += ["--allow-member-cidrs", "127.0.0.0/8", "--impersonate-masters"]
+    identity = hub / "parts" / "fleet" / "kubeconfig"
+    command += ["--hub-kubeconfig", str(identity), "--data-dir", str(directory)]
+    with (directory.parent / f"{directory.name}.log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while not (directory / "kubeconfig").exists():
+            assert process.poll() is None, "the fleet API server ended at once"
+            assert time.monotonic() < deadline, "the fleet API server is not ready"
+            time.sleep(0.02)
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait()
+
+
+# -- what is measured ------------------------------------------------------------------------------
+
+
+def measure(what: str, fleet: int, work: Callable[[], int], rounds: int) -> None:
+    """Print how long something takes, and what it costs the fleet API server."""
+    before = usage_of([fleet]).cpu_seconds
+    seconds: list[float] = []
+    size = 0
+    for _ in range(rounds):
+        started = time.perf_counter()
+        size = work()
+        seconds.append(time.perf_counter() - started)
+    cpu = (usage_of([fleet]).cpu_seconds - before) / rounds
+    worst = sorted(seconds)[min(len(seconds) - 1, int(len(seconds) * 0.99))]
+    print(
+        f"  {what:44} p50 {statistics.median(seconds) * 1e3:7.0f} ms  p99 {worst * 1e3:7.0f} ms  "
+        f"{cpu * 1e3:7.0f} ms of a core  {size / 1e6:7.2f} MB"
+    )
+
+
+def measure_lists(directory: Path, fleet: int, members: Sequence[str]) -> None:
+    lister = lister_in(directory / "fleet")
+    deadline = time.monotonic() + PATIENCE
+    one = lister_in(directory / members[0]).read(PATH)
+    while lister.read(PATH) < one * len(members) * 0.9:
+        assert time.monotonic() < deadline, "the fleet does not list all members"
+        time.sleep(0.2)
+    measure("all objects of all members", fleet, lambda: lister.read(PATH), 3)
+    names = iter(members * 100)
+
+    def of_one(more: str = "") -> int:
+        return lister.read(f"{PATH}?labelSelector=clusterspace.io/cluster%3D{next(names)}{more}")
+
+    measure("one cluster, by its label", fleet, of_one, min(len(members), 100))
+    measure("  and a label of its objects", fleet, lambda: of_one(",team%3Dteam-1"), 50)
+    selected = "fieldSelector=metadata.annotations.number%3D42"
+    measure("one field of all objects", fleet, lambda: lister.read(f"{PATH}?{selected}"), 3)
+    ordered = "sortBy=.metadata.annotations.number&limit=100"
+    measure(
+        "the first hundred, sorted by a field", fleet, lambda: lister.read(f"{PATH}?{ordered}"), 3
+    )
+    measure("the first hundred", fleet, lambda: lister.read(f"{PATH}?limit=100"), 5)
+
+
+def main() -> None:
+    names = [f"member-{number:04}" for number in range(MEMBERS)]
+    objects = MEMBERS * OBJECTS
+    with tempfile.TemporaryDirectory() as home, ExitStack() as stack:
+        directory = Path(home)
+        hub = stack.enter_context(running_hub_process(directory / "hub"))
+        started = time.perf_counter()
+        members = stack.enter_context(running_members(directory, names))
+        resident = usage_of(members).resident_bytes
+        print(f"{MEMBERS:,} members x {OBJECTS:,} objects", end="")
+        print(f" made in {time.perf_counter() - started:.0f} s; ", end="")
+        print(f"members have {resident / 1e6:.0f} MB, {resident / objects / 1e3:.1f} KB an object")
+        asyncio.run(join_all(directory, directory / "hub", names))
+        with running_fleet(directory / "fleet", directory / "hub") as fleet:
+            empty = usage_of([fleet]).resident_bytes
+            measure_lists(directory, fleet, names)
+            full = usage_of([fleet]).resident_bytes
+            print(
+                f"  fleet API server: {empty / 1e6:.0f} MB before, {full / 1e6:.0f} MB behind it, "
+            )
+            print(f"  {(full - empty) / objects / 1e3:.2f} KB for each object of the members")
+            parties = {"hub": hub.processes, "fleet API server": (fleet,), "members": members}
+            before = {name: usage_of(ids).cpu_seconds for name, ids in parties.items()}
+            time.sleep(REST_SECONDS)
+            for name, ids in parties.items():
+                share = (usage_of(ids).cpu_seconds - before[name]) / REST_SECONDS
+                print(f"  {name} at rest: {share:.1%} of a core")
+        written = sum(each.stat().st_size for each in (directory / "fleet" / "cache").iterdir())
+        print(f"written for the next start: {written / 1e6:.0f} MB")
+        for what in ("warm", "cold"):
+            if what == "cold":
+                shutil.rmtree(directory / "fleet" / "cache")
+            started = time.perf_counter()
+            with running_fleet(directory / "fleet", directory / "hub") as fleet:
+                print(f"{what} start: ready after {time.perf_counter() - started:.1f} s")
+                lister = lister_in(directory / "fleet")
+                asked = usage_of(members).cpu_seconds
+                measure("the first list of all", fleet, lambda lister=lister: lister.read(PATH), 1)
+                asked = usage_of(members).cpu_seconds - asked
+                print(f"  members took {asked * 1e3:.0f} ms of a core for it")
+
+
+if __name__ == "__main__":
+    main()
