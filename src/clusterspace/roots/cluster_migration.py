@@ -9,10 +9,15 @@ does it: whoever could write a Migration could have it do anything.
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    suppress,
+)
 from dataclasses import dataclass
 from random import SystemRandom
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.clusters import is_pull
@@ -24,11 +29,12 @@ from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.commit import commit_change
 from clusterspace.controllers.leases import LEASES, Candidacy, LeaderElection, LeaseTimings
-from clusterspace.errors import AlreadyExists, CannotMigrate, CannotPromote
+from clusterspace.errors import AlreadyExists, CannotMigrate, CannotPromote, NotFound
 from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.connections import read_settings
 from clusterspace.fleet.migration import apply as applying
-from clusterspace.fleet.migration import planning, undo
+from clusterspace.fleet.migration import hub_planning, planning, undo
+from clusterspace.fleet.migration.handover import Handover
 from clusterspace.fleet.migration.kept_snapshots import find_kept, keep_snapshot
 from clusterspace.fleet.migration.plan import MigrationPlan
 from clusterspace.fleet.migration.planning import (
@@ -65,6 +71,8 @@ class Member:
     settings: ConnectionSettings | None = None
     """As its administrator; without these the hub's own way in is used."""
     cidrs: tuple[Network, ...] = ()
+    other: ConnectionSettings | None = None
+    """The hub that has it today, for what is taken over from one."""
 
 
 @asynccontextmanager
@@ -104,6 +112,86 @@ async def plan(
         return await plan_cluster(hub_client, member_client, request, now, progress)
 
 
+async def plan_hub(
+    request: PlanRequest,
+    hub: ConnectionSettings,
+    other: ConnectionSettings,
+    cidrs: tuple[Network, ...] = (),
+    progress: planning.Progress = lambda _count, _resource: None,
+) -> MigrationPlan:
+    """Look at another hub and say what taking over what it places would do."""
+    async with open_client(hub) as hub_client, _open_source(hub_client, other, cidrs) as source:
+        now = SystemClock().now()
+        return await hub_planning.plan_hub(
+            hub_client, source.other, source.members, request, now, progress
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The hub that objects come from, and the members that both hubs have."""
+
+    other: ClusterClient
+    members: dict[str, ClusterClient]
+
+
+@asynccontextmanager
+async def _open_source(
+    hub: ClusterClient,
+    settings: ConnectionSettings,
+    cidrs: tuple[Network, ...],
+    election: LeaderElection | None = None,
+) -> AsyncGenerator[_Source]:
+    """Open clients of another hub, and of those of its members that are members here, too."""
+    guard = None if election is None else election.fence(settings.cluster)
+    async with AsyncExitStack() as stack:
+        other = connect(settings, guard=guard)
+        stack.push_async_callback(other.connection.close)
+        members: dict[str, ClusterClient] = {}
+        for name in await hub_planning.clusters_in_use(other):
+            # What is no member here, or cannot be reached from here, is said of its objects.
+            with suppress(NotFound, CannotPromote):
+                opened = open_member(hub, name, None, cidrs, election)
+                members[name] = await stack.enter_async_context(opened)
+        yield _Source(other, members)
+
+
+async def _hand_over(
+    record: Record,
+    hub: ConnectionSettings,
+    member: Member,
+    options: applying.ApplyOptions,
+    progress: applying.Progress,
+    say: Say,
+    *,
+    is_undo: bool,
+) -> Counter[State]:
+    """Take over what another hub places, or hand it back."""
+    other = _required_source(record.name, member)
+
+    async def work(hub_client: ClusterClient, source: _Source) -> Counter[State]:
+        await _require_planned(record.cluster_uid, source.other)
+        store = MigrationStore(hub_client, record.name)
+        handover = Handover(store, source.other, source.members, options, SystemClock(), progress)
+        return await (handover.give_back() if is_undo else handover.take())
+
+    return await _in_turn(
+        record,
+        hub,
+        lambda client, election: _open_source(client, other, member.cidrs, election),
+        work,
+        say,
+    )
+
+
+def _required_source(name: str, member: Member) -> ConnectionSettings:
+    if member.other is None:
+        raise CannotMigrate(
+            f"migration {name} is about another hub: --hub-kubeconfig says where that is"
+        )
+    return member.other
+
+
 async def apply(
     source: MigrationPlan | str,
     hub: ConnectionSettings,
@@ -123,12 +211,16 @@ async def apply(
                     f"the plan was made for hub {source.spec.hub_uid}, and this is {hub_uid}: "
                     "plan again with this hub"
                 )
-            async with open_member(
-                reader, source.spec.cluster.name, member.settings, member.cidrs
-            ) as client:
+            async with AsyncExitStack() as stack:
+                if source.spec.source:
+                    opened = open_client(_required_source(name, member))
+                else:
+                    planned = source.spec.cluster.name
+                    opened = open_member(reader, planned, member.settings, member.cidrs)
+                client = await stack.enter_async_context(opened)
                 await _require_planned(source.spec.cluster.uid, client)
                 await _ensure_own_namespace(reader)
-                if await find_kept(reader, name) is None:
+                if not source.spec.source and await find_kept(reader, name) is None:
                     places = {each.namespace for each in source.spec.items if each.namespace}
                     seen = await capture(client, Selection(tuple(sorted(places))), SystemClock())
                     await keep_snapshot(reader, name, seen)
@@ -140,6 +232,9 @@ async def apply(
                 reader, store.path, lambda found: with_value(found, False, "spec", "paused")
             )
 
+    if record.source:
+        return await _hand_over(record, hub, member, options, progress, say, is_undo=False)
+
     async def work(hub_client: ClusterClient, member_client: ClusterClient) -> Counter[State]:
         await _require_planned(record.cluster_uid, member_client)
         cluster, _ = await require_cluster(hub_client, member_client, record.cluster)
@@ -150,7 +245,7 @@ async def apply(
         )
         return await application.run()
 
-    return await _in_turn(record, hub, member, work, say)
+    return await _in_turn(record, hub, _way_into(record, member), work, say)
 
 
 async def take_back(
@@ -164,6 +259,11 @@ async def take_back(
     """Give back what a migration took, or one object of it."""
     async with open_client(hub) as reader:
         record = await MigrationStore(reader, name).record()
+    if record.source:
+        if options.only or options.restores:
+            raise CannotMigrate(f"migration {name} is about another hub: it is undone as a whole")
+        handing = applying.ApplyOptions(at_once=options.at_once, patience=options.patience)
+        return await _hand_over(record, hub, member, handing, progress, say, is_undo=True)
 
     async def work(hub_client: ClusterClient, member_client: ClusterClient) -> Counter[State]:
         await _require_planned(record.cluster_uid, member_client)
@@ -171,7 +271,7 @@ async def take_back(
         store = MigrationStore(hub_client, name)
         return await Undoing(store, member_client, served, options, SystemClock(), progress).run()
 
-    return await _in_turn(record, hub, member, work, say)
+    return await _in_turn(record, hub, _way_into(record, member), work, say)
 
 
 async def pause(name: str, hub: ConnectionSettings) -> None:
@@ -232,11 +332,22 @@ async def _ensure_own_namespace(hub: ClusterClient) -> None:
             await hub.create(ResourcePath(NAMESPACES), own)
 
 
+Opened = TypeVar("Opened")
+Reach = Callable[[ClusterClient, LeaderElection], AbstractAsyncContextManager[Opened]]
+"""Opens what a migration works on, by a client of the hub; it writes only while it is our turn."""
+
+
+def _way_into(record: Record, member: Member) -> Reach[ClusterClient]:
+    return lambda hub, election: open_member(
+        hub, record.cluster, member.settings, member.cidrs, election
+    )
+
+
 async def _in_turn(
     record: Record,
     hub: ConnectionSettings,
-    member: Member,
-    work: Callable[[ClusterClient, ClusterClient], Awaitable[Counter[State]]],
+    reach: Reach[Opened],
+    work: Callable[[ClusterClient, Opened], Awaitable[Counter[State]]],
     say: Say,
 ) -> Counter[State]:
     """Work while we hold the lease of the migration; wait for it as long as another has it."""
@@ -249,12 +360,11 @@ async def _in_turn(
         election = LeaderElection(lease_client, candidacy, clock=clock, random=SystemRandom())
         hub_client = connect(hub, clock, guard=election.fence(hub.cluster, is_leases=True))
         stack.push_async_callback(hub_client.connection.close)
-        opened = open_member(hub_client, record.cluster, member.settings, member.cidrs, election)
-        member_client = await stack.enter_async_context(opened)
+        opened = await stack.enter_async_context(reach(hub_client, election))
         done: list[Counter[State]] = []
 
         async def lead(_epoch: int) -> None:
-            done.append(await work(hub_client, member_client))
+            done.append(await work(hub_client, opened))
 
         async def tell_of_waiting() -> None:
             await clock.sleep(1.0)

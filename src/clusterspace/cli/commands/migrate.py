@@ -1,16 +1,18 @@
 """`clusterspace migrate`: a whole live cluster planned, taken in, and given back."""
 
+import functools
 import sys
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from clusterspace.cli.commands.proofs import prove, snapshot
 from clusterspace.cli.completion import cluster_names
 from clusterspace.cli.options import (
+    Command,
     HubOptions,
     MemberOptions,
     Networks,
@@ -32,6 +34,7 @@ from clusterspace.cli.running import run
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from clusterspace.client.settings import ConnectionSettings
     from clusterspace.fleet.migration.plan import MigrationPlan
     from clusterspace.fleet.migration.progress import Item, Record, State
 
@@ -66,6 +69,32 @@ _patience: Final = click.option(
 )
 
 
+def _other_hub(command: Command) -> Command:
+    """Add the options that say where the other hub is; the command gets them as one `other`."""
+
+    @functools.wraps(command)
+    def with_other(*, hub_kubeconfig: Path | None, hub_context: str, **others: Any) -> None:
+        command(**others, other=HubOptions(hub_kubeconfig, hub_context))
+
+    decorated: Command = click.option("--hub-context", default="", help="Context in that one.")(
+        with_other
+    )
+    return click.option(
+        "--hub-kubeconfig",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Kubeconfig of the hub that has the objects today, for --from.",
+    )(decorated)
+
+
+def _settings_of(other: HubOptions) -> "ConnectionSettings | None":
+    """Return how to reach the other hub; None when nobody said where it is."""
+    from clusterspace.roots.clients import member_settings
+
+    if other.kubeconfig is None:
+        return None
+    return member_settings("the other hub", other.kubeconfig, other.context)
+
+
 @click.group()
 def migrate() -> None:
     """Take a whole live cluster in, and be able to give it back.
@@ -86,8 +115,15 @@ migrate.add_command(snapshot)
 
 @migrate.command()
 @click.option(
-    "-C", "--cluster", required=True, shell_complete=cluster_names, help="The member to plan for."
+    "-C", "--cluster", default="", shell_complete=cluster_names, help="The member to plan for."
 )
+@click.option(
+    "--from",
+    "source",
+    type=click.Choice(["karmada"]),
+    help="Plan for what this hub of another kind places, instead of for a member.",
+)
+@_other_hub
 @click.option("-n", "--namespaces", default="", help="Only these, separated by commas.")
 @click.option("-l", "--selector", default="", help="Only objects with these labels.")
 @click.option("--kinds", default="", help="Only these, separated by commas: deploy,configmaps.")
@@ -107,6 +143,8 @@ migrate.add_command(snapshot)
 def plan(
     *,
     cluster: str,
+    source: str | None,
+    other: HubOptions,
     namespaces: str,
     selector: str,
     kinds: str,
@@ -129,6 +167,7 @@ def plan(
       clusterspace migrate plan -C west
       clusterspace migrate plan -C west -n shop,bank -f west.yaml
       clusterspace migrate plan -C west --kinds deploy,configmaps -o yaml
+      clusterspace migrate plan --from karmada --hub-kubeconfig karmada.config -f karmada.yaml
     """
     import time
 
@@ -138,7 +177,12 @@ def plan(
     from clusterspace.kube.names import dns1123_label_problems
     from clusterspace.roots import cluster_migration as root
 
-    chosen = name or f"{cluster}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"[-63:].lstrip("-")
+    if bool(source) == bool(cluster):
+        raise click.UsageError("Either -C CLUSTER or --from karmada says what to plan for.")
+    if source and (selector or kinds):
+        raise click.UsageError("-l and --kinds choose objects of a member, and not of a hub.")
+    made_at = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    chosen = name or f"{cluster or source}-{made_at}"[-63:].lstrip("-")
     for problem in dns1123_label_problems(chosen):
         raise click.BadParameter(problem, param_hint="--name")
     if target is not None and target.exists():
@@ -151,7 +195,7 @@ def plan(
         kinds=_words(kinds),
         at_once=at_once,
     )
-    reach = root.Member(member.settings(cluster), member_cidrs)
+    reach = root.Member(member.settings(cluster or "member"), member_cidrs)
     from rich.progress import Progress
 
     with Progress(console=people_console(stderr=True), transient=True) as bars:
@@ -160,7 +204,15 @@ def plan(
         def progress(count: int, resource: str) -> None:
             bars.update(task, completed=count, description=f"{count} objects, {resource}")
 
-        made = run(lambda: root.plan(request, hub.settings(), reach, progress))
+        if source:
+            there = _settings_of(other)
+            if there is None:
+                raise click.UsageError("--hub-kubeconfig is needed with --from.")
+            made = run(
+                lambda: root.plan_hub(request, hub.settings(), there, member_cidrs, progress)
+            )
+        else:
+            made = run(lambda: root.plan(request, hub.settings(), reach, progress))
     if target is not None:
         target.write_text(write_plan(made))
     if output == Output.TABLE.value:
@@ -174,6 +226,7 @@ def plan(
 @click.option("--continue", "goes_on", is_flag=True, help="Go on after a surprise.")
 @_at_once
 @_patience
+@_other_hub
 @member_options(_REACH)
 @member_cidrs_option
 @hub_options
@@ -183,6 +236,7 @@ def apply(
     goes_on: bool,
     at_once: int,
     patience: int,
+    other: HubOptions,
     member: MemberOptions,
     member_cidrs: Networks,
     hub: HubOptions,
@@ -215,7 +269,7 @@ def apply(
             lambda: root.apply(
                 source,
                 hub.settings(),
-                root.Member(member.settings("member"), member_cidrs),
+                root.Member(member.settings("member"), member_cidrs, _settings_of(other)),
                 options,
                 progress,
                 _say,
@@ -236,6 +290,7 @@ def apply(
 )
 @_at_once
 @_patience
+@_other_hub
 @member_options(_REACH)
 @member_cidrs_option
 @hub_options
@@ -246,6 +301,7 @@ def undo(
     restores: bool,
     at_once: int,
     patience: int,
+    other: HubOptions,
     member: MemberOptions,
     member_cidrs: Networks,
     hub: HubOptions,
@@ -274,7 +330,7 @@ def undo(
             lambda: root.take_back(
                 name,
                 hub.settings(),
-                root.Member(member.settings("member"), member_cidrs),
+                root.Member(member.settings("member"), member_cidrs, _settings_of(other)),
                 options,
                 progress,
                 _say,

@@ -172,6 +172,20 @@ def without_stamps(live: Object) -> Object:
     return with_metadata(live, labels=labels or None, annotations=annotations or None)
 
 
+def with_stamps_of(live: Object, manifest: Object) -> Object:
+    """Return an object that the hub of a manifest takes for its own: with the stamps of that."""
+    labels = {key: each for key, each in labels_of(manifest).items() if key in _STAMP_LABELS}
+    stamped = {
+        key: each for key, each in annotations_of(manifest).items() if key in _STAMP_ANNOTATIONS
+    }
+    plain = without_stamps(live)
+    return with_metadata(
+        plain,
+        labels={**labels_of(plain), **labels, stamps.MANAGED: MANAGED},
+        annotations={**annotations_of(plain), **stamped},
+    )
+
+
 def owner_text(live: Object) -> str:
     """Return who looks after an object that is not ours, as a sentence says it."""
     if not is_managed(live):

@@ -11,6 +11,9 @@ progress.py         what the hub keeps: Migration, MigrationItems, originals in 
 apply.py            a plan carried out, from wherever it stands
 undo.py             a migration taken back, as a whole or one object of it
 waiting.py          until controllers have done their part: looked at, seldom, for both
+hub_planning.py     a plan for another hub: what it places, where, and who would notice
+carrying.py         its templates, bindings and policies, as this hub is to have them
+handover.py         what it places handed over to this hub, and back
 snapshots.py        the identities of what runs, recorded page by page, and as a file
 kept_snapshots.py   the one from before a migration, kept on the hub
 proof.py            two snapshots compared: changed, gone, new, not seen, explained

@@ -7,7 +7,7 @@ made by the functions that make Works and puts of them, overrides included.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -82,6 +82,10 @@ _POD_TEMPLATES: Final[Mapping[GroupKind, tuple[str, ...]]] = {
     kinds.POD: ("spec",),
 }
 """What pods are made of: the member's controllers hash this, and replace pods when it differs."""
+
+
+Render = Callable[[Object], Object]
+"""From a template, as the hub keeps it, to the manifest that a Work will hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,13 +237,38 @@ class Judge:
         self, path: ResourcePath, live: Object, retains_replicas: bool, *, is_served: bool
     ) -> Judgement:
         template = template_for(live, self.migration, retains_replicas=retains_replicas)
+        overrides = OverridePolicies(
+            self.cluster_overrides, self.overrides.get(namespace_of(live), ())
+        )
+        return await self._judge_rendered(
+            path, live, template, lambda kept: manifest_for(kept, self.traits, overrides), is_served
+        )
+
+    async def judge_carried(
+        self, path: ResourcePath, live: Object, template: Object, render: Render
+    ) -> Judgement:
+        """Return what a template that comes from another hub would make of the member's object.
+
+        `render` makes the manifest of what the hub would keep of the template.
+        """
+        kind = GroupVersionKind.of(str(live.get("apiVersion")), str(live.get("kind")))
+        is_served = self.hub_serves.find_kind(kind) is not None
+        if not is_served and kind.group_kind not in self.planned_kinds:
+            return Judgement(Verdict.REFUSED, live, f"the hub does not serve {kind}")
+        async with self._gate:
+            try:
+                return await self._judge_rendered(path, live, template, render, is_served)
+            except Conflict as error:
+                why = f"somebody changes it just now: {error.message}"
+                return Judgement(Verdict.REFUSED, live, why)
+
+    async def _judge_rendered(
+        self, path: ResourcePath, live: Object, template: Object, render: Render, is_served: bool
+    ) -> Judgement:
         try:
             if is_served:
                 template = await self._as_hub_keeps(path, template)
-            overrides = OverridePolicies(
-                self.cluster_overrides, self.overrides.get(namespace_of(live), ())
-            )
-            manifest = manifest_for(template, self.traits, overrides)
+            manifest = render(template)
         except _REFUSALS as error:
             return Judgement(Verdict.REFUSED, live, f"the hub refuses it: {error.message}")
         except OverrideFailed as error:

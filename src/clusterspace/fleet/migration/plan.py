@@ -90,6 +90,8 @@ class PlanItem(_Strict, frozen=True, kw_only=True):
     hub_effect: str = ""
     """What the template would do on the hub itself; empty for most kinds."""
     needs: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+    """Where another hub has it, when it comes from one; empty for what members never see."""
     policy: str = ""
     """Name of the policy that carries it; empty for namespaces, which go to every cluster."""
     retains_replicas: bool = False
@@ -147,6 +149,8 @@ class PlanSpec(_Strict, frozen=True, kw_only=True):
 
     hub_uid: str = msgspec.field(name="hubUID")
     cluster: PlannedCluster
+    source: str = ""
+    """What kind of hub the objects come from, and `cluster` is; empty for a live cluster."""
     made_at: str
     items: tuple[PlanItem, ...] = ()
     left: tuple[LeftOut, ...] = ()

@@ -102,6 +102,7 @@ class Record:
     message: str
     counts: Mapping[str, int]
     made_at: str = ""
+    source: str = ""
 
 
 def read_record(migration: Object) -> Record:
@@ -120,6 +121,7 @@ def read_record(migration: Object) -> Record:
         message=str(status.get("message") or ""),
         counts={each.value: int(status.get(each.value.lower()) or 0) for each in State},
         made_at=str(find_at(migration, "spec", "madeAt") or ""),
+        source=str(find_at(migration, "spec", "source") or ""),
     )
 
 
@@ -155,6 +157,7 @@ class MigrationStore:
                 "hubUID": plan.spec.hub_uid,
                 "planDigest": plan.digest,
                 "madeAt": plan.spec.made_at,
+                **({"source": plan.spec.source} if plan.spec.source else {}),
                 "items": len(taken),
                 "chunks": len(parts),
             },

@@ -1,0 +1,225 @@
+"""Fifty workloads that Karmada's own programs placed come over to our hub, and go back.
+
+Whoever has the programs says where in KARMADA_ASSETS; they are not part of this project.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conformance.hubs import running_hub
+from tests.conformance.sims import Kubectl, RunningSim, running_sim
+from tests.conformance.test_karmada_programs import (
+    deployment,
+    find_karmada,
+    is_true,
+    running_program,
+    wait_for,
+)
+
+from clusterspace.testing.programs import Program as Process
+
+pytestmark = pytest.mark.slow
+
+MEMBERS = ("east", "west")
+WORKLOADS = 50
+LOOPBACK = ("--allow-member-cidrs", "127.0.0.0/8")
+
+
+@dataclass(frozen=True)
+class Hubs:
+    """A control plane of Karmada's programs, a hub of ours, and the members of both."""
+
+    directory: Path
+    karmada: Kubectl
+    ours: Kubectl
+    members: dict[str, RunningSim]
+
+    def clusterspace(self, *words: str) -> str:
+        hub = ("--kubeconfig", str(self.ours.kubeconfig))
+        done = subprocess.run(
+            [sys.executable, "-m", "clusterspace", *words, *hub],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.directory,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def migrate(self, *words: str) -> str:
+        there = ("--hub-kubeconfig", str(self.karmada.kubeconfig))
+        return self.clusterspace("migrate", *words, *there, *LOOPBACK)
+
+    def running(self) -> dict[str, Any]:
+        """Return what must not change: pods, their containers and restarts, and ReplicaSets."""
+        found: dict[str, Any] = {}
+        for name, member in self.members.items():
+            for pod in member.get("pods", "-n", "default")["items"]:
+                containers = pod["status"].get("containerStatuses") or []
+                found[f"{name} {pod['metadata']['name']}"] = (
+                    pod["metadata"]["uid"],
+                    pod["status"]["phase"],
+                    [(each.get("containerID"), each.get("restartCount")) for each in containers],
+                )
+            for each in member.get("replicasets", "-n", "default")["items"]:
+                found[f"{name} {each['metadata']['name']}"] = each["metadata"]["uid"]
+        return found
+
+    def contents(self) -> dict[str, Any]:
+        """Return the workloads of all members, without what only counts writes."""
+        counted = ("resourceVersion", "managedFields", "generation")
+        found: dict[str, Any] = {}
+        for name, member in self.members.items():
+            for each in member.get("deployments", "-n", "default")["items"]:
+                metadata = {k: v for k, v in each["metadata"].items() if k not in counted}
+                found[f"{name} {metadata['name']}"] = (metadata, each["spec"])
+        return found
+
+
+@pytest.fixture
+def hubs(tmp_path: Path) -> Generator[Hubs]:
+    find_karmada("karmada-controller-manager")
+    with ExitStack() as stack:
+        for name in ("karmada", "ours", *MEMBERS):
+            (tmp_path / name).mkdir()
+        servers = {
+            name: stack.enter_context(running_hub(tmp_path / name)) for name in ("karmada", "ours")
+        }
+        members = {
+            name: stack.enter_context(running_sim(tmp_path / name, name, "--nodes", "2"))
+            for name in MEMBERS
+        }
+        karmada = Kubectl(tmp_path, servers["karmada"].kubeconfig)
+        ours = Kubectl(tmp_path, servers["ours"].kubeconfig)
+        there = f"--kubeconfig={karmada.kubeconfig}"
+        for name, options in (
+            ("karmada-controller-manager", ("--cluster-status-update-frequency=2s",)),
+            ("karmada-scheduler", ()),
+        ):
+            stack.enter_context(running_program(tmp_path, name, there, *options))
+        identity = servers["ours"].kubeconfig.parent / "parts" / "controllers" / "kubeconfig"
+        words = ["controllers", "--log-format", "json", *LOOPBACK]
+        controllers = Process(
+            "clusterspace", [*words, "--hub-kubeconfig", str(identity)], log=tmp_path / "log"
+        )
+        stack.callback(controllers.wait)
+        stack.callback(controllers.terminate)
+        hubs = Hubs(tmp_path, karmada, ours, members)
+        for name, member in members.items():
+            subprocess.run(
+                [
+                    find_karmada("karmadactl"),
+                    "join",
+                    name,
+                    f"--cluster-kubeconfig={member.kubeconfig}",
+                    there,
+                ],
+                check=True,
+                env=karmada.environment,
+            )
+        wait_for(lambda: are_ready(karmada), "members of Karmada")
+        yield hubs
+
+
+def are_ready(hub: Kubectl) -> bool:
+    clusters = hub.get("clusters.cluster.karmada.io")["items"]
+    return [is_true(each, "Ready") for each in clusters] == [True] * len(MEMBERS)
+
+
+def policy() -> dict[str, Any]:
+    return {
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "PropagationPolicy",
+        "metadata": {"name": "shop", "namespace": "default"},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
+            "placement": {
+                "clusterAffinity": {"clusterNames": list(MEMBERS)},
+                "replicaScheduling": {
+                    "replicaSchedulingType": "Divided",
+                    "replicaDivisionPreference": "Weighted",
+                },
+            },
+        },
+    }
+
+
+def test_fifty_workloads_come_over_and_go_back_without_a_restart(hubs: Hubs) -> None:
+    names = [f"web-{number:02d}" for number in range(WORKLOADS)]
+    hubs.karmada.apply(policy(), *map(deployment, names))
+
+    def all_run() -> bool:
+        pods = [
+            pod
+            for member in hubs.members.values()
+            for pod in member.get("pods", "-n", "default")["items"]
+        ]
+        return len(pods) == 2 * WORKLOADS and all(is_true(each, "Ready") for each in pods)
+
+    wait_for(all_run, "pods")
+    for name, member in hubs.members.items():
+        hubs.clusterspace("join", name, "--cluster-kubeconfig", str(member.kubeconfig))
+    wait_for(lambda: are_ready(hubs.ours), "members of ours")
+    running, before = hubs.running(), hubs.contents()
+    assert len(running) >= 3 * WORKLOADS
+
+    summary = hubs.migrate("plan", "--from", "karmada", "--name", "over", "-f", "over.yaml")
+    assert f"{WORKLOADS + 1} of {WORKLOADS + 1} objects of karmada would be taken" in summary
+    taken = hubs.migrate("apply", "over.yaml")
+    assert f"migration over: {WORKLOADS + 1} taken" in taken
+    assert hubs.running() == running
+    # Ours decides now: a change here gets there, and Karmada does not change it back.
+    hubs.ours.do("scale", "deployment/web-00", "--replicas=4", "-n", "default")
+
+    def replicas() -> int:
+        found = [m.get("deployment", "web-00", "-n", "default") for m in hubs.members.values()]
+        return sum(each["spec"]["replicas"] for each in found)
+
+    wait_for(lambda: replicas() == 4, "the change of ours")
+    hubs.ours.do("scale", "deployment/web-00", "--replicas=2", "-n", "default")
+    wait_for(lambda: replicas() == 2, "the change back")
+    untouched = {k: v for k, v in running.items() if "web-00-" not in k}
+    now = {k: v for k, v in hubs.running().items() if "web-00-" not in k}
+    assert now == untouched
+
+    undone = hubs.migrate("undo", "over")
+    assert f"migration over: {WORKLOADS + 1} undone" in undone
+    assert {k: v for k, v in hubs.running().items() if "web-00-" not in k} == untouched
+    # Karmada has them again, and has nothing to write: each object is as it was.
+    hubs.karmada.do("annotate", "deployment/web-01", "-n", "default", "back=yes")
+    wait_for(
+        lambda: all(
+            "back" in m.get("deployment", "web-01", "-n", "default")["metadata"]["annotations"]
+            for m in hubs.members.values()
+        ),
+        "a change of Karmada's",
+    )
+    hubs.karmada.do("annotate", "deployment/web-01", "-n", "default", "back-")
+
+    def differing() -> str:
+        after = hubs.contents()
+        names = [key for key in before if key not in after or not same(before[key], after[key])]
+        return json.dumps({key: [before[key], after.get(key)] for key in names[:2]})
+
+    wait_for(lambda: differing() == "{}", "the objects as they were")
+    assert {k: v for k, v in hubs.running().items() if "web-00-" not in k} == untouched
+
+
+def same(before: Any, after: Any) -> bool:
+    """Whether an object is as it was, but for how often its template was written."""
+    counters = ("resourcetemplate.karmada.io/generation",)
+    (was, spec), (is_now, new) = before, after
+    for metadata in (was, is_now):
+        metadata["annotations"] = {
+            key: value
+            for key, value in metadata["annotations"].items()
+            if key not in counters and not key.startswith("deployment.kubernetes.io/")
+        }
+    return was == is_now and spec == new
