@@ -5,17 +5,25 @@ written before the template: a template that is there first could be claimed by 
 go where nobody wants it.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from clusterspace.aio.clocks import Clock, SystemClock
+from clusterspace.apis import stamps
 from clusterspace.apis.affinities import traits_of
 from clusterspace.apis.clusters import WORKS, conditions_of
 from clusterspace.apis.interpreter.templates import Dependency, dependencies_in
 from clusterspace.client.discovery import Discovery
 from clusterspace.client.endpoints import Network
 from clusterspace.client.requests import ResourcePath
-from clusterspace.client.resources import Client, ClusterClient, DeleteOptions, WriteOptions
+from clusterspace.client.resources import (
+    Client,
+    ClusterClient,
+    DeleteOptions,
+    Propagation,
+    WriteOptions,
+)
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.commit import commit
 from clusterspace.errors import AlreadyExists, ApiError, CannotPromote, ClusterError, NotFound
@@ -35,11 +43,14 @@ from clusterspace.fleet.execution.takeover import is_managed, owner_text
 from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.migration.judgement import ask_effect, manifest_for
 from clusterspace.fleet.migration.planning import read_overrides
+from clusterspace.fleet.migration.undo import why_kept, work_path
+from clusterspace.fleet.migration.waiting import Waiting
 from clusterspace.fleet.propagation.explanation import find_named
 from clusterspace.kube.conditions import set_condition
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
+    find_at,
     is_being_deleted,
     metadata_of,
     name_of,
@@ -54,6 +65,8 @@ from clusterspace.roots.cluster_migration import open_member
 from clusterspace.roots.membership import Progress
 
 _FOR_REAL: Final = WriteOptions()
+_PATIENCE: Final = 120.0
+"""Seconds in which a member must have let go of an object that is given back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +209,62 @@ async def _write_policy(
     except NotFound as error:
         why = f"namespace {request.namespace} does not exist on the hub: create it there first"
         raise CannotPromote(why) from error
+
+
+async def give_back(request: PromoteRequest, hub: ConnectionSettings, progress: Progress) -> None:
+    """Take a promotion back: the member keeps its object, without our marks.
+
+    The template goes first, by its UID, then the policy that the promotion wrote, if it means
+    nothing else. Killed in between, it leaves a policy that selects nothing; whoever gives back
+    again finds no template, and deletes that.
+    """
+    async with open_client(hub) as hub_client:
+        served = await Discovery(hub_client.connection).served()
+        resource = find_named(served, request.kind)
+        namespace = request.namespace if resource.namespaced else ""
+        path = ResourcePath(resource.group_version_resource, namespace, request.name)
+        kind = resource.kind
+        about = {"apiVersion": resource.api_version, "kind": kind, "metadata": {"name": path.name}}
+        if namespace:
+            about = with_metadata(about, namespace=namespace)
+        promotion = plan_promotion(about, request.cluster, request.policy_name)
+        policy = await hub_client.find(promotion.policy_path)
+        selectors = find_at(policy or {}, "spec", "resourceSelectors")
+        if selectors != promotion.policy["spec"]["resourceSelectors"]:
+            policy = None  # not the one that the promotion wrote, or somebody uses it for more
+        template = await hub_client.find(path)
+        if template is None and policy is None:
+            raise CannotPromote(f"{path} is no template of the hub: there is nothing to undo")
+        async with open_member(
+            hub_client, request.cluster, request.member, request.member_cidrs
+        ) as member:
+            if template is not None:
+                migration = annotations_of(template).get(stamps.MIGRATION)
+                if migration:
+                    raise CannotPromote(
+                        f"migration {migration} took it: `clusterspace migrate undo {migration} "
+                        f"{kind}/{path.key}` gives it back"
+                    )
+                if why := await why_kept(hub_client, path, template, (request.cluster,)):
+                    raise CannotPromote(f"{path} stays on the hub: {why}")
+                options = DeleteOptions(uid_of(template), propagation=Propagation.BACKGROUND)
+                await hub_client.delete(path, options)
+
+            async def let_go() -> bool | None:
+                work = await hub_client.find(work_path(kind, path, request.cluster))
+                found = None if work is not None else await member.find(path)
+                return None if work is not None or (found and is_managed(found)) else True
+
+            if not await Waiting(SystemClock(), _PATIENCE).until_seen(let_go):
+                raise CannotPromote(
+                    f"{request.cluster} has not let go of {path} in time: is it Ready? Its object "
+                    "stays, and undoing again goes on"
+                )
+        progress(f'Resource "{path.resource}"({path.key}) is given back to {request.cluster}')
+        if policy is not None:
+            with suppress(NotFound):
+                await hub_client.delete(promotion.policy_path, DeleteOptions(uid_of(policy)))
+            progress(f"{policy.get('kind')} ({_key(policy)}) is deleted")
 
 
 def _key(kube_object: Object) -> str:

@@ -33,6 +33,7 @@ from clusterspace.testing.stage import Fleet, Side, running_fleet, until_ready
 from clusterspace.testing.steps import until
 
 WEST = "west"
+RBAC = "rbac.authorization.k8s.io"
 SHOP = "shop"
 KUBECTL = WriteOptions(field_manager="kubectl-client-side-apply")
 SERVICES = GroupVersionResource("", "v1", "services")
@@ -242,6 +243,33 @@ async def undo_plan(
         SystemClock(),
     )
     return await undoing.run()
+
+
+async def token_of_looker(site: Site) -> str:
+    """Return a token for the member, of somebody who may read some kinds and write ConfigMaps."""
+    rules = [
+        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list"]},
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "update"]},
+        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list"]},
+    ]
+    meta = {"name": "looker"}
+    role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": meta, "rules": rules}
+    binding = {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": meta,
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "looker"},
+        "subjects": [{"kind": "ServiceAccount", "name": "looker", "namespace": "default"}],
+    }
+    accounts = ResourcePath(GroupVersionResource("", "v1", "serviceaccounts"), "default")
+    await site.member.create(
+        accounts, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
+    )
+    for kind, each in (("clusterroles", role), ("clusterrolebindings", binding)):
+        await site.member.create(ResourcePath(GroupVersionResource(RBAC, "v1", kind)), each)
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    given = await site.member.create(accounts.named("looker").with_subresource("token"), request)
+    return str(given["status"]["token"])
 
 
 def differences(before: Any, after: Any, place: str = "") -> list[str]:

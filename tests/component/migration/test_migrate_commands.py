@@ -16,14 +16,24 @@ from tests.component.migration.living import (
     differences,
     living_cluster,
     state_of,
+    token_of_looker,
 )
 
 from clusterspace.apis.migrations import ITEMS, MIGRATIONS, ORIGINALS_NAMESPACE, ORIGINALS_TYPE
+from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.cli.commands.migrate import migrate
+from clusterspace.cli.commands.workloads import promote
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ListOptions
 from clusterspace.fleet.execution.takeover import is_managed
-from clusterspace.testing.builders import DEPLOYMENTS, SECRETS
+from clusterspace.testing.builders import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    NAMESPACES,
+    SECRETS,
+    namespace,
+)
+from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -89,6 +99,62 @@ async def test_from_a_plan_to_the_end_and_back(site: Site, tmp_path: Path) -> No
         )
         == []
     )
+
+
+async def test_what_may_not_be_written_is_left_and_the_rest_is_taken(
+    site: Site, tmp_path: Path
+) -> None:
+    member = yaml.safe_load((site.fleet.directory / WEST / "kubeconfig").read_text())
+    token = await token_of_looker(site)
+    for each in member["users"]:
+        each["user"] = {"token": token}
+    (tmp_path / "looker").write_text(yaml.safe_dump(member))
+    looker = ("--cluster-kubeconfig", str(tmp_path / "looker"))
+    file = tmp_path / "half.yaml"
+
+    planned = await typed(site, "plan", "-C", WEST, "--name", "half", "-f", str(file), *looker)
+
+    assert planned.exit_code == 0, planned.output
+    words = " ".join(planned.output.split())
+    assert "secrets could not be read" in words
+    assert "Deployment shop/web Refused the member refuses it: deployments.apps" in words
+    applied = await typed(site, "apply", str(file), *looker)
+    assert applied.exit_code == 0, applied.output
+    assert is_managed(await site.member.get(ResourcePath(CONFIG_MAPS, SHOP, "settings")))
+    assert not is_managed(await site.member.get(WEB))
+    undone = await typed(site, "undo", "half", *looker)
+    assert undone.exit_code == 0, undone.output
+    await typed(site, "forget", "half", "--yes")
+
+
+async def test_a_promoted_object_is_given_back(site: Site) -> None:
+    if await site.hub.find(ResourcePath(NAMESPACES, name=SHOP)) is None:
+        await site.hub.create(ResourcePath(NAMESPACES), namespace(SHOP))
+    before = await state_of(site.member, is_whole=False)
+    named = ("deployment", "web", "-n", SHOP, "-C", WEST)
+    hub = ("--kubeconfig", str(site.fleet.directory / "hub" / "kubeconfig"))
+
+    async def typed_promote(*words: str) -> Result:
+        return await asyncio.to_thread(CliRunner().invoke, promote, [*named, *words, *hub])
+
+    nothing = await typed_promote("--undo")
+    assert "there is nothing to undo" in nothing.output
+    promoted = await typed_promote()
+    assert promoted.exit_code == 0, promoted.output
+
+    async def is_taken() -> bool:
+        return is_managed(await site.member.get(WEB))
+
+    await until(is_taken)
+
+    undone = await typed_promote("--undo")
+
+    assert undone.exit_code == 0, undone.output
+    assert "(shop/web) is given back to west" in undone.output
+    assert "is deleted" in undone.output
+    assert differences(before, await state_of(site.member, is_whole=False)) == []
+    assert await site.hub.find(WEB) is None
+    assert await site.hub.list_objects(ResourcePath(PROPAGATION_POLICIES)) == []
 
 
 async def test_a_plan_for_another_cluster_or_hub_leaves_no_trace(

@@ -17,6 +17,7 @@ from tests.component.migration.living import (
     apply_plan,
     living_cluster,
     plan_of,
+    token_of_looker,
     undo_plan,
 )
 
@@ -371,30 +372,7 @@ async def test_a_member_that_dies_in_the_middle_loses_nothing(site: Site) -> Non
 
 
 async def test_rights_that_are_missing_are_said_for_each_kind_and_object(site: Site) -> None:
-    rules = [
-        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list"]},
-        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "update"]},
-        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list"]},
-    ]
-    meta = {"name": "looker"}
-    role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": meta, "rules": rules}
-    account = {"kind": "ServiceAccount", "name": "looker", "namespace": "default"}
-    binding = {
-        "apiVersion": f"{RBAC}/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": meta,
-        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "looker"},
-        "subjects": [account],
-    }
-    accounts = ResourcePath(GroupVersionResource("", "v1", "serviceaccounts"), "default")
-    await site.member.create(
-        accounts, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
-    )
-    for kind, each in (("clusterroles", role), ("clusterrolebindings", binding)):
-        await site.member.create(ResourcePath(GroupVersionResource(RBAC, "v1", kind)), each)
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    given = await site.member.create(accounts.named("looker").with_subresource("token"), request)
-    identity = AuthInfo(token=given["status"]["token"])
+    identity = AuthInfo(token=await token_of_looker(site))
     async with client_for_test(replace(site.west.settings, identity=identity)) as looker:
         asked = PlanRequest("west-1", WEST, namespaces=frozenset({SHOP}))
         plan = await plan_cluster(site.hub, looker, asked, 0.0)

@@ -53,6 +53,12 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Say what would change there, or why it would fail, and do nothing.",
 )
+@click.option(
+    "--undo",
+    "is_undo",
+    is_flag=True,
+    help="Give a promoted object back: the member keeps it, the hub's template and policy go.",
+)
 @click.option("--allow-restarts", is_flag=True, help="Go on even if pods restart or go.")
 @click.option(
     "-o",
@@ -73,6 +79,7 @@ def promote(
     creates_policy: bool,
     takes_dependencies: bool,
     dry_run: bool,
+    is_undo: bool,
     allow_restarts: bool,
     output: str | None,
     member_cidrs: Networks,
@@ -88,6 +95,7 @@ def promote(
       clusterspace promote deployment web -n shop -C west --dry-run
       clusterspace promote deployment web -n shop -C west
       clusterspace promote deployment web -n shop -C west --dependencies
+      clusterspace promote deployment web -n shop -C west --undo
     """
     from clusterspace.roots import workloads
 
@@ -104,6 +112,11 @@ def promote(
         member_cidrs=member_cidrs,
     )
     settings = hub.settings()
+    if is_undo:
+        if dry_run or output or takes_dependencies:
+            raise click.UsageError("--undo gives back one object: leave out the other choices.")
+        run(lambda: workloads.give_back(request, settings, click.echo))
+        return
     prospect = run(lambda: workloads.look(request, settings))
     for needed in prospect.dependencies:
         beside = replace(request, kind=needed.kind, name=needed.name, policy_name="")

@@ -24,13 +24,11 @@ from contextlib import suppress
 from typing import Any, Final
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apis import migrations, stamps
-from clusterspace.apis.clusters import WORKS, execution_namespace
+from clusterspace.apis import migrations
 from clusterspace.apis.works import (
     clusters_of,
     manifests_of,
     name_for,
-    preserves_resources,
     report_of,
     resource_for,
     suspends_dispatching,
@@ -71,6 +69,7 @@ from clusterspace.fleet.migration.progress import (
     count_states,
 )
 from clusterspace.fleet.migration.selection import NAMESPACE
+from clusterspace.fleet.migration.undo import why_kept, work_path
 from clusterspace.fleet.migration.waiting import FIRST_LOOK, Waiting
 from clusterspace.kube.objects import Object, name_of, uid_of
 
@@ -256,7 +255,7 @@ class Handover:
         for cluster in planned.clusters:
 
             async def suspended(cluster: str = cluster) -> bool | None:
-                work = await self._other.find(_work_path(planned, cluster))
+                work = await self._other.find(work_path(planned.kind, planned.path, cluster))
                 return True if work is None or suspends_dispatching(work) else None
 
             if not await self._waiting.until_seen(suspended):
@@ -274,7 +273,7 @@ class Handover:
         return await self._waiting.until_seen(taken)
 
     async def _why_not_taken(self, planned: PlanItem, cluster: str) -> str:
-        work = await self._hub.find(_work_path(planned, cluster))
+        work = await self._hub.find(work_path(planned.kind, planned.path, cluster))
         if work is None:
             return "there is no Work for it; do the controllers run? `clusterspace status` says"
         return report_of(work).message or "the cluster has not said anything about its Work"
@@ -313,21 +312,7 @@ class Handover:
         except NotServed:
             template = None
         if template is not None and is_of(template, name):
-            place = ResourcePath(
-                resource_for(planned.namespace), planned.namespace, name_for(template)
-            )
-            binding = await self._hub.find(place)
-            works = [await self._hub.find(_work_path(planned, c)) for c in planned.clusters]
-            for each in (binding, *works):
-                if each is not None and not preserves_resources(each):
-                    why = f"{each.get('kind')} {name_of(each)} says that members lose it with"
-                    return item.now(
-                        item.state,
-                        f"{why} the template: set preserveResourcesOnDeletion in its policy first",
-                    )
-            placed = {each.name for each in clusters_of(binding or {})}
-            if new := sorted(placed - set(planned.clusters)):
-                why = f"it is on {', '.join(new)} as well: change its policy back first"
+            if why := await why_kept(self._hub, planned.path, template, planned.clusters):
                 return item.now(item.state, why)
             with suppress(NotFound):
                 options = DeleteOptions(uid_of(template), propagation=Propagation.BACKGROUND)
@@ -341,7 +326,7 @@ class Handover:
 
     async def _until_let_go(self, planned: PlanItem, cluster: str) -> bool:
         async def let_go() -> bool | None:
-            if await self._hub.find(_work_path(planned, cluster)) is not None:
+            if await self._hub.find(work_path(planned.kind, planned.path, cluster)) is not None:
                 return None
             live = await self._members[cluster].find(planned.path)
             is_ours = live is not None and is_managed(live) and is_of(live, self._store.name)
@@ -351,7 +336,7 @@ class Handover:
 
     async def _stamp_as_theirs(self, planned: PlanItem, cluster: str) -> None:
         """Give an object the marks by which the other hub knows it; it is suspended still."""
-        work = await self._other.find(_work_path(planned, cluster))
+        work = await self._other.find(work_path(planned.kind, planned.path, cluster))
         if work is None:
             return
         meant = (planned.kind, planned.name)
@@ -433,12 +418,6 @@ def _is_to_take(item: Item) -> bool:
 
 def _is_surprise(item: Item) -> bool:
     return item.state is State.REFUSED or bool(item.reason and item.state is not State.SKIPPED)
-
-
-def _work_path(planned: PlanItem, cluster: str) -> ResourcePath:
-    """Return where the Work of an object is, on either hub: the names are the same."""
-    name = stamps.work_name(planned.kind, planned.namespace, planned.name)
-    return ResourcePath(WORKS, execution_namespace(cluster), name)
 
 
 def _batches(places: list[Place], at_once: int) -> Iterator[list[Place]]:

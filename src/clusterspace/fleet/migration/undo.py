@@ -8,6 +8,7 @@ has. Where they do not, because somebody changed the policy, nothing is done and
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -164,22 +165,8 @@ class Undoing:
 
     async def _why_it_stays(self, planned: PlanItem, template: Object) -> str:
         """Return why a template may not be deleted; empty when the member surely keeps its own."""
-        binding = await self._hub.find(
-            ResourcePath(resource_for(planned.namespace), planned.namespace, name_for(template))
-        )
-        work = await self._hub.find(self._work_path(planned))
-        for each in (binding, work):
-            if each is not None and not preserves_resources(each):
-                return (
-                    f"{each.get('kind')} {name_of(each)} says that members lose it with the "
-                    "template: set preserveResourcesOnDeletion in its policy first"
-                )
-        elsewhere = [each.name for each in clusters_of(binding or {}) if each.name != self._cluster]
-        if elsewhere:
-            return (
-                f"it is on {', '.join(elsewhere)} as well: change its policy back to "
-                f"{self._cluster} alone first"
-            )
+        if why := await why_kept(self._hub, planned.path, template, (self._cluster,)):
+            return why
         if planned.group_version_kind.group_kind == DEFINITION and not is_being_deleted(template):
             return await self._objects_of(template)
         return ""
@@ -199,15 +186,11 @@ class Undoing:
                 return f"the hub has {len(found)} objects of it, such as {name_of(found[0])}"
         return ""
 
-    def _work_path(self, planned: PlanItem) -> ResourcePath:
-        name = stamps.work_name(planned.kind, planned.namespace, planned.name)
-        return ResourcePath(WORKS, execution_namespace(self._cluster), name)
-
     async def _until_released(self, planned: PlanItem) -> str:
         """Wait until hub and member have let go of an object; return why they have not."""
 
         async def released() -> bool | None:
-            work = await self._hub.find(self._work_path(planned))
+            work = await self._hub.find(work_path(planned.kind, planned.path, self._cluster))
             if work is not None and _is_for(work, planned):
                 return None
             live = await self._member.find(planned.path)
@@ -320,6 +303,36 @@ class Undoing:
                     return f"{resource.kind} {name_of(there[0])} does not go"
                 await self._clock.sleep(FIRST_LOOK)
         return ""
+
+
+def work_path(kind: str, path: ResourcePath, cluster: str) -> ResourcePath:
+    """Return where the Work of an object is, on this hub or on another: the names are the same."""
+    name = stamps.work_name(kind, path.namespace, path.name)
+    return ResourcePath(WORKS, execution_namespace(cluster), name)
+
+
+async def why_kept(
+    hub: Client, path: ResourcePath, template: Object, clusters: Sequence[str]
+) -> str:
+    """Return why a template may not be deleted; empty when members surely keep their objects.
+
+    `clusters` are those it may be on: given back is what is where it came from, and nowhere else.
+    """
+    place = ResourcePath(resource_for(path.namespace), path.namespace, name_for(template))
+    binding, kind = await hub.find(place), str(template.get("kind"))
+    for each in (binding, *[await hub.find(work_path(kind, path, name)) for name in clusters]):
+        if each is not None and not preserves_resources(each):
+            return (
+                f"{each.get('kind')} {name_of(each)} says that members lose it with the "
+                "template: set preserveResourcesOnDeletion in its policy first"
+            )
+    elsewhere = [each.name for each in clusters_of(binding or {}) if each.name not in clusters]
+    if elsewhere:
+        return (
+            f"it is on {', '.join(elsewhere)} as well: change its policy back to "
+            f"{', '.join(clusters)} alone first"
+        )
+    return ""
 
 
 def _is_namespace(planned: PlanItem) -> bool:
