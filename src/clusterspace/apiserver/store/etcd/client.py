@@ -35,7 +35,7 @@ from clusterspace.errors import (
 from clusterspace.telemetry import metrics
 
 if TYPE_CHECKING:
-    from grpc.aio import AioRpcError, Channel
+    from grpc.aio import AioRpcError, Channel, Metadata
 
 _log = structlog.get_logger(__name__)
 
@@ -76,12 +76,13 @@ _OPTIONS: Final = (
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
 _NOT_SENT: Final = ("no leader", "too many requests", "failed to connect to all addresses")
-_METADATA: Final = (("hasleader", "true"),)
+_HAS_LEADER: Final = ("hasleader", "true")
+"""Sent with every call: a member that was cut off from its leader says so, and does not wait."""
 
 
 class _Call(Protocol):
     def __call__(
-        self, request: bytes, *, timeout: float, metadata: tuple[tuple[str, str], ...]
+        self, request: bytes, *, timeout: float, metadata: "Metadata | None"
     ) -> Awaitable[bytes]: ...
 
 
@@ -174,6 +175,8 @@ class EtcdClient:
         self._channels: list[Channel] = []
         self._calls: dict[tuple[int, str], _Call] = {}
         """Made once: gRPC looks a while for whatever it might have to do around a call."""
+        self._metadata: Metadata | None = None
+        """In gRPC's own form, which it would make of anything else at every call."""
         self._answered = -1
         """Which member answered last, if it has not failed since."""
         self._silent: set[int] = set()
@@ -261,7 +264,7 @@ class EtcdClient:
 
         place = await self._connected()
         opened = cast(
-            "_Stream", self._channels[place].stream_stream(messages.WATCH)(metadata=_METADATA)
+            "_Stream", self._channels[place].stream_stream(messages.WATCH)(metadata=self._metadata)
         )
         stream = WatchStream(opened, place)
         try:
@@ -298,8 +301,9 @@ class EtcdClient:
         # then to the loop: a tenth of a millisecond of every call, and a quarter of its work.
         os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client")
         from grpc import ssl_channel_credentials
-        from grpc.aio import insecure_channel, secure_channel
+        from grpc.aio import Metadata, insecure_channel, secure_channel
 
+        self._metadata = Metadata(_HAS_LEADER)
         settings = self._settings
         credentials = None
         if settings.servers[0].startswith("https:"):
@@ -367,7 +371,7 @@ class EtcdClient:
             self._calls[place, method] = call
         started = self._clock.monotonic()
         try:
-            answer = await call(request, timeout=seconds, metadata=_METADATA)
+            answer = await call(request, timeout=seconds, metadata=self._metadata)
         except AioRpcError as error:
             failure = self._failure(place, error)
             metrics.etcd_call_failed(method)
