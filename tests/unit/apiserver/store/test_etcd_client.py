@@ -5,6 +5,7 @@ import pytest
 from clusterspace.apiserver.store.etcd import messages
 from clusterspace.apiserver.store.etcd.client import EtcdSettings, version_trouble
 from clusterspace.errors import MalformedObject, UnusableConfiguration
+from clusterspace.kube.protobuf.wire import write_bytes_field, write_varint_field
 from clusterspace.testing.etcd import refusal_of_range, refusal_of_txn, refusal_of_watch
 
 
@@ -63,6 +64,39 @@ def test_what_is_written_is_within_the_grammar_of_kine() -> None:
 def test_an_answer_that_is_cut_short_is_refused(data: bytes) -> None:
     with pytest.raises(MalformedObject):
         messages.read_range(data)
+
+
+_CLUSTER, _MEMBER, _TERM = ((number, 2**63 + number) for number in (1, 2, 4))
+_REVISION = (3, 123_456_789)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        (_CLUSTER, _MEMBER, _REVISION, _TERM),
+        (_REVISION,),  # as kine has it
+        (_MEMBER, _REVISION),
+        (_REVISION, _CLUSTER),
+        (_TERM, _MEMBER, _CLUSTER, _REVISION),
+    ],
+)
+def test_the_revision_is_found_wherever_it_stands(header: tuple[tuple[int, int], ...]) -> None:
+    fields = b"".join(write_varint_field(*each) for each in header)
+    assert messages.read_txn(write_bytes_field(1, fields)).revision == 123_456_789
+
+
+def test_an_answer_without_a_revision_has_none() -> None:
+    for header in ((), (_CLUSTER,), (_CLUSTER, _MEMBER, _TERM)):
+        fields = b"".join(write_varint_field(*each) for each in header)
+        assert messages.read_txn(write_bytes_field(1, fields)).revision == 0
+
+
+@pytest.mark.parametrize(
+    "header", [b"\x18", b"\x08\x01\x18\xff", b"\x08" + b"\xff" * 11 + b"\x01\x18\x07"]
+)
+def test_a_header_that_is_cut_short_is_refused(header: bytes) -> None:
+    with pytest.raises(MalformedObject):
+        messages.read_txn(write_bytes_field(1, header))
 
 
 def _delete_answer(deleted: bytes) -> bytes:

@@ -3,6 +3,7 @@
 Fields that nobody here asks for are passed over: later versions of etcd may add some.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -276,7 +277,18 @@ def read_status(data: bytes) -> StatusAnswer:
     return StatusAnswer(revision, version, size, leader, tuple(errors), is_learner, cluster)
 
 
+_BEFORE_REVISION: Final = re.compile(
+    rb"(?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?(?:\x10[\x80-\xff]{0,9}[\x00-\x7f])?\x18"
+)
+"""The cluster and the member in a header, each a number of ten bytes that nobody wants, up to the
+tag of the revision."""
+
+
 def _read_revision(header: bytes) -> int:
+    # Every answer has a header, and to read these two numbers took longer than all the rest of it.
+    before = _BEFORE_REVISION.match(header)
+    if before is not None:
+        header = header[before.end() - 1 :]
     for number, value in _fields(header):
         if number == 3:
             return _int(value)
