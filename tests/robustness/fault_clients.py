@@ -176,6 +176,7 @@ class Diary:
     lists: list[Listed] = field(default_factory=list[Listed])
     expired: int = 0
     reached: int = 0
+    """Up to where it was told everything, by a list or by events."""
 
 
 class Watcher:
@@ -227,6 +228,9 @@ class Watcher:
             for each in body["items"]
         }
         self.diary.lists.append(Listed(hub.name, called, version, items))
+        # Who gets through only after the last write of a round finds it in the list, which the
+        # judge looks at, and no event of it can ever come.
+        self.diary.reached = max(self.diary.reached, version)
         return version
 
     async def _watch(self, hub: FaultyHub, start: int) -> int:
