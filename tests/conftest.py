@@ -31,7 +31,7 @@ from clusterspace.testing.hub_stores import ETCD
 
 # A red run must be repeatable by whoever looks at it next, and is over soon; new examples, and
 # many of them, are the slow suite's job (`make robustness`).
-hypothesis.settings.register_profile("default", derandomize=True, deadline=None, max_examples=50)
+hypothesis.settings.register_profile("default", derandomize=True, deadline=None, max_examples=20)
 hypothesis.settings.register_profile("explore", derandomize=False, deadline=None, max_examples=2000)
 hypothesis.settings.load_profile("default")
 
