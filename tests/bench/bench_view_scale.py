@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
+from itertools import cycle
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 
@@ -99,7 +100,7 @@ def running_members(directory: Path, members: Sequence[str]) -> Generator[tuple[
     """Run all members, spread over some processes; yield the ids of those."""
     spawning = multiprocessing.get_context("spawn")
     with ExitStack() as stack:
-        pipes: list[Pipe] = []
+        waiting: list[Callable[[], object]] = []
         processes: list[int] = []
         for number in range(MEMBER_PROCESSES):
             ours, theirs = spawning.Pipe()
@@ -108,10 +109,10 @@ def running_members(directory: Path, members: Sequence[str]) -> Generator[tuple[
             process.start()
             stack.callback(process.join)
             stack.callback(process.kill)
-            pipes.append(ours)
+            waiting.append(ours.recv)
             processes.append(process.pid or 0)
-        for each in pipes:
-            each.recv()
+        for wait_until_ready in waiting:
+            wait_until_ready()
         yield tuple(processes)
 
 
@@ -165,7 +166,7 @@ def measure_lists(directory: Path, fleet: int, members: Sequence[str]) -> None:
         assert time.monotonic() < deadline, "the fleet does not list all members"
         time.sleep(0.2)
     measure("all objects of all members", fleet, lambda: lister.read(PATH), 3)
-    names = iter(members * 100)
+    names = cycle(members)
 
     def of_one(more: str = "") -> int:
         return lister.read(f"{PATH}?labelSelector=clusterspace.io/cluster%3D{next(names)}{more}")

@@ -21,6 +21,9 @@ from tests.robustness.listed_fleet import JANE, ROOT, ListedFleet, listed_fleet
 
 from clusterspace.fleet.gateway import fanout, object_cache, shared_watches
 from clusterspace.fleet.gateway.answers import known_lists
+from clusterspace.fleet.gateway.fanout import FleetContext
+from clusterspace.fleet.gateway.last_lists import Question
+from clusterspace.fleet.gateway.merge import failures
 from clusterspace.fleet.gateway.object_cache import ObjectCache
 from clusterspace.fleet.gateway.shared_watches import SharedWatch, Subscription, WatchKey
 from clusterspace.testing.steps import until
@@ -284,6 +287,22 @@ def lose_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Subscription, "put", put_some)
 
 
+def recall_for_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one user was shown of a member that is away, all are."""
+    question_to = FleetContext.question_to
+
+    def nobodys(context: FleetContext, *given: Any) -> Question | None:
+        asked = question_to(context, *given)
+        return asked and Question(asked.caller._replace(identity=b""), asked.words)
+
+    monkeypatch.setattr(FleetContext, "question_to", nobodys)
+
+
+def recall_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a member was before it went away is shown as what it is."""
+    monkeypatch.setattr(failures, "shown_as_they_were", lambda _: "all is well")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("plant", "watchers", "complaint"),
@@ -298,6 +317,8 @@ def lose_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
         (remember_for_each, 0, "promised"),
         (leave_out_what_is_new, 0, "instead of"),
         (take_what_is_there_now, 0, "instead of"),
+        (recall_for_everybody, 0, "never shown to them"),
+        (recall_without_a_word, 0, "promised|without a right to"),
     ],
 )
 async def test_a_planted_bug_is_found(

@@ -119,8 +119,10 @@ class LastLists:
             self._drop(question)
         if not metadata.resource_version or size * _SHARE > self._most_bytes:
             return
-        # What can be read again from the body is: taken apart, it takes several times the room.
-        kept = replace(reply, headers={}, listed=reply.listed if texts else None)
+        # Taken apart, a body takes several times its room: it is read again when it is needed.
+        kept = replace(reply, headers={}, listed=None)
+        if texts:
+            kept = replace(kept, body=b"", listed=reply.listed)
         page = Page(
             kept, metadata.resource_version, metadata.continue_token, self._clock.monotonic(), size
         )

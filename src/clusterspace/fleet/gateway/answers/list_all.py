@@ -20,7 +20,7 @@ import msgspec
 
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import Query
-from clusterspace.errors import AnswerOverrun, BadRequest, Expired, Forbidden
+from clusterspace.errors import AnswerOverrun, BadRequest, ClusterError, Expired, Forbidden
 from clusterspace.fleet.gateway import fanout, virtual_labels
 from clusterspace.fleet.gateway.answers import known_lists
 from clusterspace.fleet.gateway.clusters import Link
@@ -386,6 +386,15 @@ class _Walk:
             # Of a part an informer would take the rest for deleted.
             if last is None or (self._is_for_reflector and not last.is_whole):
                 continue
+            if context.hold is not None:
+                # It counts as the answer that it stands for would have.
+                size = sum(page.size for page in last.pages)
+                reading = context.hold.read(cluster, context.fleet.limits.answer_bytes)
+                try:
+                    reading.resize(size)
+                    reading.whole()
+                except ClusterError:
+                    continue
             pages: list[ClusterList] = []
             for page in last.pages:
                 listed = page.reply.listed or (await take_apart(context, page.reply)).listed
