@@ -485,6 +485,10 @@ class UnusableStatement(ClusterspaceError):
     """SQL that is not run, or was ended before its end; the sentence says why and what helps."""
 
 
+class ScriptFailed(ClusterspaceError):
+    """A script of a ResourceInterpreterCustomization did not do what it is for."""
+
+
 class CannotProve(ClusterspaceError):
     """What ran on a cluster before and after cannot be compared; `why` says what to do about it."""
 

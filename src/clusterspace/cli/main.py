@@ -61,6 +61,7 @@ SECTIONS: Final = {
         "resume": Verb("workloads:resume", "Let paused deletions on a cluster go on."),
         "why": Verb("why:why", "Say why an object is where it is."),
         "diff": Verb("diff:diff", "Say in which clusters an object differs."),
+        "interpret": Verb("interpret:interpret", "Try what scripts say of kinds of your own."),
         "search": Verb("search:search", "Ask the whole fleet in SQL, with your rights."),
     },
     "Look": {

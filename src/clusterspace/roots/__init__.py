@@ -25,6 +25,7 @@ For one run of a command:
     workloads.py    `promote`, `resume`
     why.py          `why`: the hub's objects read, the clusters concerned asked
     diff.py         `diff`: one object asked of every cluster, those that agree counted
+    interpretation.py     `interpret`: scripts of customizations tried, with no hub
     search.py       `search`: kinds listed of every cluster, as tables, and a statement over them
     sql.py          its SQL: tables in memory, statements that can only read, within bounds
 
