@@ -16,6 +16,7 @@ from clusterspace.controllers.controller import Request, RequeueAfter
 from clusterspace.controllers.events import EVENTS
 from clusterspace.controllers.informers import STALE_SECONDS
 from clusterspace.fleet.propagation.scheduler.filters import candidate_of
+from clusterspace.fleet.propagation.scheduler.reservations import Reservations
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
@@ -377,3 +378,38 @@ async def test_a_fresh_start_that_a_fast_clock_asked_for_is_given_once(fleet: Fl
         await settled()
 
         assert counting.writes == before
+
+
+SMALLEST = {"spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]}
+
+
+async def placed_at_once(fleet: Fleet) -> dict[str, int]:
+    """Have ten workloads placed before any cluster reports again; return where they are."""
+    for name in ("member1", "member2"):
+        path = ResourcePath(CLUSTERS, name=name)
+        await fleet.change(
+            path, lambda held: with_value(held, room(5), "status", "resourceSummary")
+        )
+    places = [
+        await fleet.bind(f"web-{number}", {"replicaScheduling": DYNAMIC, **SMALLEST}, replicas=1)
+        for number in range(10)
+    ]
+    counts = {"member1": 0, "member2": 0}
+    async with running_scheduler(fleet.hub_client):
+        for place in places:
+            await fleet.until_told(place, "Success")
+            for name, replicas in (await fleet.targets(place)).items():
+                counts[name] += replicas
+    return counts
+
+
+async def test_what_is_placed_at_once_never_gets_the_same_room(fleet: Fleet) -> None:
+    assert await placed_at_once(fleet) == {"member1": 5, "member2": 5}
+
+
+async def test_without_reservations_one_cluster_would_get_more_than_it_can_hold(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Reservations, "apply", lambda _self, candidates, _request: candidates)
+
+    assert max((await placed_at_once(fleet)).values()) > 5

@@ -44,8 +44,9 @@ from clusterspace.fleet.propagation.scheduler.decisions import (
     with_outcome,
     with_targets,
 )
-from clusterspace.fleet.propagation.scheduler.demands import is_to_schedule
+from clusterspace.fleet.propagation.scheduler.demands import is_to_schedule, read_amounts
 from clusterspace.fleet.propagation.scheduler.filters import KnownClusters, candidate_of
+from clusterspace.fleet.propagation.scheduler.reservations import Reservations
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, resource_version_of
 
@@ -53,6 +54,10 @@ _log = structlog.get_logger(__name__)
 
 _STALE_SECONDS: Final = 10.0
 """When to look again while nothing is heard of the clusters, and something would be removed."""
+
+
+_RESERVED_LOOK_SECONDS: Final = 15.0
+"""When to look again at what found no place while others had room reserved."""
 
 
 class Scheduler(Reconciler):
@@ -69,6 +74,7 @@ class Scheduler(Reconciler):
         self._cluster_bindings = caches.informer(CLUSTER_RESOURCE_BINDINGS)
         self._clusters = caches.informer(CLUSTERS)
         self._candidates = caches.shared(KnownClusters)
+        self._reservations = Reservations(clock)
         self._waiting: set[Request] = set()
         """Bindings for which no place was found: they alone care how full clusters are."""
         self._overwritten: dict[Request, frozenset[str]] = {}
@@ -87,12 +93,14 @@ class Scheduler(Reconciler):
         if binding is None or not is_to_schedule(binding):
             self._waiting.discard(request)
             self._overwritten.pop(request, None)
+            self._reservations.release(request)
             return Done()
         # Our own writes come back as events. Deciding again by a state from before them would
         # conflict at best; the event of the later state is on its way.
         if resource_version_of(binding) in self._overwritten.get(request, ()):
             return Done()
-        candidates = self._candidates.candidates()
+        reported = self._candidates.candidates()
+        candidates = self._reservations.apply(reported, request)
         decision = plan_for(binding, candidates)
         in_use = {each.name for each in clusters_of(binding)}
         if not in_use <= decision.targets.keys():
@@ -104,14 +112,28 @@ class Scheduler(Reconciler):
                 name: await self._hub.find(ResourcePath(CLUSTERS, name=name)) for name in in_use
             }
             confirmed = {name: candidate_of(each) for name, each in live.items() if each}
-            others = {name: each for name, each in candidates.items() if name not in in_use}
-            decision = plan_for(binding, dict(sorted({**others, **confirmed}.items())))
-        await self._write(request, informer.path.at(request.key), binding, decision)
+            others = {name: each for name, each in reported.items() if name not in in_use}
+            # Others may have been placed while we looked.
+            confirmed = self._reservations.apply({**others, **confirmed}, request)
+            decision = plan_for(binding, dict(sorted(confirmed.items())))
+        # In the same step as the decision, and before the first await: the next one is decided by
+        # what this one leaves. A write that fails gives it back, and all is decided anew.
+        placed = {each.name: each.replicas for each in clusters_of(binding)}
+        more = {name: count - placed.get(name, 0) for name, count in decision.targets.items()}
+        if any(count > 0 for count in more.values()):
+            needs = find_at(binding, "spec", "replicaRequirements", "resourceRequest")
+            self._reservations.take(request, more, read_amounts(needs), reported)
+        try:
+            await self._write(request, informer.path.at(request.key), binding, decision)
+        except BaseException:
+            self._reservations.release(request)
+            raise
         if decision.is_success:
             self._waiting.discard(request)
-        else:
-            self._waiting.add(request)
-        return Done()
+            return Done()
+        self._waiting.add(request)
+        # Nothing tells when what others have reserved comes to nothing.
+        return RequeueAfter(_RESERVED_LOOK_SECONDS) if self._reservations else Done()
 
     def affected_by(self, update: Update) -> Iterable[Request]:
         """Map a Cluster to the bindings to look at again because it changed.

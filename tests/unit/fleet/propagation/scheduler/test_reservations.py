@@ -1,0 +1,65 @@
+"""Room that was given away is nobody else's until a report has it, or it came to nothing."""
+
+from clusterspace.apis.affinities import Traits
+from clusterspace.controllers.controller import Request
+from clusterspace.fleet.propagation.scheduler.demands import read_amounts
+from clusterspace.fleet.propagation.scheduler.filters import Candidate, Room, most_replicas
+from clusterspace.fleet.propagation.scheduler.reservations import RESERVED_SECONDS, Reservations
+from clusterspace.testing.clocks import ManualClock
+
+FIRST, SECOND = Request("first", "default"), Request("second", "default")
+CPU = read_amounts({"cpu": "1"})
+
+
+def west(pods: int, cpu: int = 100) -> dict[str, Candidate]:
+    free = read_amounts({"pods": str(pods), "cpu": str(cpu)})
+    return {"west": Candidate(Traits("west", {}), room=Room(free))}
+
+
+def left(reservations: Reservations, reported: dict[str, Candidate], request: Request) -> int:
+    found = reservations.apply(reported, request)["west"]
+    return most_replicas(found.room, CPU)
+
+
+def test_room_is_taken_off_for_others_until_it_is_reported() -> None:
+    reservations = Reservations(ManualClock())
+    reservations.take(FIRST, {"west": 3}, CPU, west(10))
+
+    assert left(reservations, west(10), SECOND) == 7
+    assert left(reservations, west(10), FIRST) == 10
+    assert left(reservations, west(10, cpu=5), SECOND) == 2
+    assert left(reservations, west(8), SECOND) == 5  # two of the three are there: not all yet
+    assert left(reservations, west(7), SECOND) == 7
+    assert not reservations
+
+
+def test_the_oldest_are_reported_first() -> None:
+    reservations = Reservations(ManualClock())
+    reservations.take(FIRST, {"west": 2}, CPU, west(10))
+    reservations.take(SECOND, {"west": 4}, CPU, west(10))
+    third = Request("third", "default")
+
+    assert left(reservations, west(10), third) == 4
+    assert left(reservations, west(8), third) == 4
+    assert left(reservations, west(4), third) == 4
+
+
+def test_what_came_to_nothing_is_free_again() -> None:
+    clock = ManualClock()
+    reservations = Reservations(clock)
+    reservations.take(FIRST, {"west": 3, "gone": 2}, CPU, west(10))
+    reservations.release(FIRST)
+    assert left(reservations, west(10), SECOND) == 10
+
+    reservations.take(FIRST, {"west": 3, "east": -1}, CPU, west(10))
+    clock.freeze(RESERVED_SECONDS)
+    assert left(reservations, west(10), SECOND) == 10
+    assert not reservations
+
+
+def test_a_cluster_that_is_gone_is_forgotten() -> None:
+    reservations = Reservations(ManualClock())
+    reservations.take(FIRST, {"west": 3}, CPU, west(10))
+
+    assert reservations.apply({}, SECOND) == {}
+    assert not reservations
