@@ -149,12 +149,12 @@ async def test_cluster_failover_testing_with_nil_failover_behavior(fleet: Fleet)
         assert await leaves(fleet, web) == ["member1"]
         await report(fleet, web)
         await until_equal(lambda: leaves(fleet, web), [])
-        await both.events.flush()
 
         # Nothing comes back by itself.
         await untaint(fleet, "member1")
         await settled()
         assert await fleet.targets(web) == {"member2": 3, "member3": 3}
+        await both.events.flush()
 
     told = await fleet.hub_client.list_objects(ResourcePath(EVENTS, "default"))
     reasons = {each["reason"] for each in told if each["involvedObject"]["name"] == "web"}

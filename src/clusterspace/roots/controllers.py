@@ -86,7 +86,7 @@ def propagation_controllers(
         RebalancerController(hub, caches, events, clock),
         ClusterTaintPolicies(hub, caches, events, clock, may_evict=evictions.is_on),
         Eviction(hub, caches, events, clock, evictions),
-        BindingWorks(hub, caches, events, clock),
+        BindingWorks(hub, caches, events, clock, margin_seconds=evictions.margin_seconds),
         NamespaceWorks(hub, caches, events),
         BindingStatuses(hub, caches, events, clock),
     )

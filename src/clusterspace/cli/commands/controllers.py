@@ -132,6 +132,14 @@ if TYPE_CHECKING:
     show_default=True,
     help="Seconds without evictions after a start, or after most clusters looked dead.",
 )
+@click.option(
+    "--exclusive-margin",
+    "margin_seconds",
+    type=click.FloatRange(min=5),
+    default=60.0,
+    show_default=True,
+    help="Seconds an exclusive copy of a silent cluster is waited for after its lease is out.",
+)
 @deletion_budget_option
 @member_cidrs_option
 @log_format_option
@@ -152,6 +160,7 @@ def controllers(
     grace_seconds_of_evictions: float,
     eviction_rate: float,
     settle_seconds: float,
+    margin_seconds: float,
     deletion_budget: str,
     member_cidrs: Networks,
     log_format: str,
@@ -194,6 +203,7 @@ def controllers(
                 each_second=eviction_rate,
                 grace_seconds=grace_seconds_of_evictions,
                 settle_seconds=settle_seconds,
+                margin_seconds=margin_seconds,
             ),
             member_cidrs=member_cidrs,
         )

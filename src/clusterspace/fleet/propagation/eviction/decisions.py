@@ -66,6 +66,8 @@ class EvictionSettings:
     """How long a replacement may take to become healthy before the old copy goes all the same."""
     settle_seconds: float = 60.0
     """How long nobody is evicted after a start, and after most of the fleet looked dead."""
+    margin_seconds: float = 60.0
+    """How much longer than its lease an exclusive copy of a silent cluster is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
