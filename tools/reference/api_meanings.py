@@ -257,8 +257,8 @@ _FLEET_PLACEMENT: Final = {
         "`FullComparison` is refused: what the manifest says is compared."
     ),
     "spec.strategy.applyStrategy.type": (
-        "Members get a forced apply, whatever it says; `ReportDiff` is refused, and so is "
-        "`ServerSideApply` that does not force."
+        "`ReportDiff` compares, and applies nothing. Else members get a forced apply; "
+        "`ServerSideApply` that does not force is refused."
     ),
     "spec.strategy.applyStrategy.whenToApply": "`IfNotDrifted` is refused: drift is repaired.",
     "spec.strategy.applyStrategy.whenToTakeOver": (
@@ -275,6 +275,7 @@ _FLEET_PLACEMENT: Final = {
     "status.conditions": "Of the whole placement; a message names the clusters that lag.",
     "status.observedResourceIndex": "The snapshot that is rolled out.",
     "status.placementStatuses": "Each cluster, with what it would not have.",
+    "status.placementStatuses.diffedPlacements": "For `ReportDiff`: what differs there, and how.",
     "status.selectedResources": "What the selectors found.",
 }
 
@@ -473,7 +474,6 @@ _PLACEMENT_UNHEEDED: Final = {
     ".preference.propertySelector": _REFUSED,
     "spec.policy.affinity.clusterAffinity.preferredDuringSchedulingIgnoredDuringExecution"
     ".preference.propertySorter": _REFUSED,
-    "status.placementStatuses.diffedPlacements": "always empty",
     "status.placementStatuses.driftedPlacements": "always empty",
 }
 

@@ -108,6 +108,9 @@ MANIFEST_HASH: Final = "clusterspace.io/manifest-hash"
 TAKE_OVER: Final = "clusterspace.io/when-to-take-over"
 """Annotation of a binding, a Work and its manifest: `IfNoDiff` adopts only what says the same."""
 
+APPLY_TYPE: Final = "clusterspace.io/apply-type"
+"""Annotation of a binding, a Work and its manifest: `ReportDiff` compares, and applies nothing."""
+
 PICK_ALL: Final = "PickAll"
 PICK_N: Final = "PickN"
 PICK_FIXED: Final = "PickFixed"
@@ -117,6 +120,7 @@ ALWAYS: Final = "Always"
 IF_NO_DIFF: Final = "IfNoDiff"
 NEVER: Final = "Never"
 ABANDON: Final = "Abandon"
+REPORT_DIFF: Final = "ReportDiff"
 
 SCHEDULED: Final = "Scheduled"
 BOUND: Final = "Bound"
@@ -313,6 +317,11 @@ def take_over_of(strategy: Object) -> str:
     return str(strategy.get("whenToTakeOver") or ALWAYS)
 
 
+def reports_only(placement: Object) -> bool:
+    """Whether members only report how they differ, and nothing is applied."""
+    return apply_strategy_of(placement).get("type") == REPORT_DIFF
+
+
 def is_external(placement: Object) -> bool:
     """Whether somebody else rolls out what is selected."""
     return find_at(placement, "spec", "strategy", "type") == EXTERNAL
@@ -481,9 +490,6 @@ def _toleration_text(toleration: Object) -> str:
 def _apply_causes(strategy: Object, former: Object) -> Iterator[Cause]:
     """Yield what a placement asks of the members that this fleet cannot do."""
     kind = strategy.get("type")
-    if kind == "ReportDiff":
-        why = "reporting differences without applying is not supported"
-        yield causes.invalid(f"{_STRATEGY}.type", kind, why)
     if kind == "ServerSideApply" and not find_at(strategy, "serverSideApplyConfig", "force"):
         why = "is only supported with serverSideApplyConfig.force, which is what members get"
         yield causes.invalid(f"{_STRATEGY}.type", kind, why)

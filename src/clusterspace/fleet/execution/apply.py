@@ -42,6 +42,7 @@ from clusterspace.fleet.execution.takeover import (
     is_ours,
     plan_update,
     subject_text,
+    users_differences,
 )
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import (
@@ -227,6 +228,33 @@ class Applier:
         live = await self._find_live(work, path)
         is_seen = live is not None and is_ours(manifest, live)
         return ManifestResult(manifest, live=live if is_seen else None)
+
+    async def compare(self, work: Object, manifest: Object) -> ManifestResult:
+        """Find out how an object differs from its manifest, without touching it."""
+        try:
+            path = await self._informers.resource_path_of(manifest)
+            resource = await self._informers.resource_of(manifest)
+        except (NotServed, Malformed) as error:
+            self._informers.forget_resources()
+            problem = f"{subject_text(manifest)} cannot be compared: {error}"
+            return ManifestResult(manifest, problem=problem, retry_seconds=CALM_SECONDS)
+        why = why_not_ordered(work, manifest, is_namespaced=resource.namespaced)
+        if why:
+            return ManifestResult(manifest, problem=f"{subject_text(manifest)} is refused: {why}")
+        # Asked for: most of what is only compared is not ours, and so not followed.
+        live = await self._member.find(path)
+        generation = None
+        if live is not None:
+            generation = int(metadata_of(live).get("generation") or 0)
+        is_known = live is not None and is_ours(manifest, live)
+        return ManifestResult(
+            manifest,
+            live=live if is_known else None,
+            retry_seconds=CALM_SECONDS,
+            blocker=path,
+            differences=users_differences(manifest, live),
+            generation=generation,
+        )
 
     async def _find_live(self, work: Object, path: ResourcePath) -> Object | None:
         """Return the object as far as it is known; asked for only when it may well be there."""

@@ -26,6 +26,7 @@ from clusterspace.apis.clusters import (
     is_pull,
 )
 from clusterspace.apis.exclusive import LEASED, exclusiveness_of_work
+from clusterspace.apis.fleet_placements import APPLY_TYPE, REPORT_DIFF
 from clusterspace.apis.works import DELETION_ASKED, manifests_of, suspends_dispatching
 from clusterspace.client.requests import resource_path_of
 from clusterspace.client.resources import ClusterClient, ListOptions
@@ -58,7 +59,7 @@ from clusterspace.fleet.execution.prune import (
 from clusterspace.fleet.execution.report import WorkReporter
 from clusterspace.fleet.execution.withdrawn import LateWrites, WithdrawnObjects
 from clusterspace.kube.conditions import is_true
-from clusterspace.kube.objects import Object, is_being_deleted, name_of
+from clusterspace.kube.objects import Object, annotations_of, is_being_deleted, name_of
 from clusterspace.kube.times import parse_time
 
 _log = structlog.get_logger(__name__)
@@ -273,6 +274,13 @@ class MemberExecution:
         manifests = manifests_of(work)
         if suspends_dispatching(work):
             # Nothing is touched, but people see how the objects are.
+            if annotations_of(work).get(APPLY_TYPE) == REPORT_DIFF:
+                compared = [await self._applier.compare(work, each) for each in manifests]
+                places = [each.blocker for each in compared if each.blocker is not None]
+                is_new = self._informers.wait_for(name_of(work), places)
+                wait = await self._reporter.write_status(work, compared)
+                waits = [wait, *(each.retry_seconds for each in compared)]
+                return _requeue(*waits, LOOK_ONCE_MORE_SECONDS if is_new else 0.0)
             results = [await self._applier.observe(work, each) for each in manifests]
             return _requeue(await self._reporter.write_status(work, results))
 

@@ -11,7 +11,8 @@ from typing import Any, Final
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis import stamps
 from clusterspace.apis.clusters import WORKS
-from clusterspace.apis.fleet_placements import is_placed
+from clusterspace.apis.differences import DIFF_REPORTED, differences_text
+from clusterspace.apis.fleet_placements import APPLY_TYPE, REPORT_DIFF, is_placed
 from clusterspace.apis.interpreter.reports import health_of, reflect_status
 from clusterspace.apis.works import (
     ALREADY_EXISTS,
@@ -38,6 +39,7 @@ from clusterspace.kube.conditions import (
     Condition,
     find_condition,
     is_true,
+    remove_condition,
     set_condition,
 )
 from clusterspace.kube.managed_fields.field_sets import Path, path_text
@@ -86,6 +88,10 @@ class ManifestResult:
     """What has to go, or to come, before the manifest can be put there."""
     refusal: ApiError | None = None
     """Why the member would not have it: to be tried again, later and later."""
+    differences: tuple[Object, ...] | None = None
+    """How the object differs, of a manifest that is only compared."""
+    generation: int | None = None
+    """Of the object that it was compared with."""
 
 
 def next_status(work: Object, results: Sequence[ManifestResult], now: float) -> Object:
@@ -101,6 +107,10 @@ def next_status(work: Object, results: Sequence[ManifestResult], now: float) -> 
     applied = None if suspends_dispatching(work) else _applied(work, conditions, results)
     if applied is not None:
         conditions = set_condition(conditions, applied, now).conditions
+    if (compared := _diff_reported(work, conditions, results, now)) is not None:
+        conditions = set_condition(conditions, compared, now).conditions
+    else:
+        conditions = remove_condition(conditions, DIFF_REPORTED).conditions
     manifest_statuses = [
         manifest_status(each.manifest, ordinal, each.live)
         for ordinal, each in enumerate(results)
@@ -133,6 +143,26 @@ def _applied(
         return None
     message = "Manifest has been successfully applied"
     return Condition(APPLIED, TRUE, APPLIED_SUCCESSFUL, message, generation)
+
+
+def _diff_reported(
+    work: Object, conditions: list[Object], results: Sequence[ManifestResult], now: float
+) -> Condition | None:
+    """Return the condition of a Work that is only compared; None of any other."""
+    generation = int(metadata_of(work).get("generation") or 0)
+    if annotations_of(work).get(APPLY_TYPE) != REPORT_DIFF:
+        return None
+    problems = [each.problem for each in results if each.problem]
+    if problems:
+        message = "; ".join(problems)[:_LONGEST_MESSAGE]
+        return Condition(DIFF_REPORTED, FALSE, "FailedToReportDiff", message, generation)
+    # A placement's Work has one manifest.
+    details = [each for result in results for each in result.differences or ()]
+    seen = next((each.generation for each in results if each.generation is not None), None)
+    before = str((find_condition(conditions, DIFF_REPORTED) or {}).get("message") or "")
+    text = differences_text(details, seen, before, now)
+    reason = "FoundDiff" if details else "NoDiffFound"
+    return Condition(DIFF_REPORTED, TRUE, reason, text, generation)
 
 
 def manifest_status(manifest: Object, ordinal: int, live: Object) -> Object:

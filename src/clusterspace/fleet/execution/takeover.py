@@ -18,7 +18,9 @@ from functools import lru_cache
 from typing import Any, Final, cast
 
 from clusterspace.apis import stamps
+from clusterspace.apis.differences import differences_between
 from clusterspace.apis.fleet_placements import (
+    APPLY_TYPE,
     IF_NO_DIFF,
     PARENT,
     PARENT_NAMESPACE,
@@ -157,6 +159,7 @@ _STAMP_ANNOTATIONS: Final = frozenset(
         stamps.MIGRATION,
         stamps.TEMPLATE_UID,
         stamps.TEMPLATE_GENERATION,
+        APPLY_TYPE,
         TAKE_OVER,
         KEPT_COPY_OF,
     }
@@ -282,6 +285,30 @@ def plan_update(manifest: Object, live: Object) -> Update | None:
         return None
     changed = _difference(kind, live, body)
     return Update(body, changed) if changed else None
+
+
+def users_differences(manifest: Object, live: Object | None) -> tuple[Object, ...]:
+    """Return how a member object differs from its manifest, our own marks aside."""
+    kind = kind_of(manifest)
+    if live is None:
+        return differences_between(kind, None, manifest)
+    bare = without_stamps(manifest)
+    planned = plan_update(bare, live)
+    if planned is None:
+        return ()
+
+    def seen(kube_object: Object) -> Object:
+        content = _content_of(kube_object)
+        # Labels and annotations that the manifest has; others are the member's own.
+        marks: Object = {
+            "labels": {k: v for k, v in labels_of(kube_object).items() if k in labels_of(bare)},
+            "annotations": {
+                k: v for k, v in annotations_of(kube_object).items() if k in annotations_of(bare)
+            },
+        }
+        return {**content, "metadata": marks}
+
+    return differences_between(kind, seen(live), seen(planned.body))
 
 
 def content_difference(before: Object, after: Object) -> FieldSet:

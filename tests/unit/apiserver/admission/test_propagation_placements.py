@@ -212,7 +212,6 @@ async def test_a_policy_that_is_taken_away_is_refused(hub: HubState) -> None:
 @pytest.mark.parametrize(
     ("strategy", "field"),
     [
-        ({"type": "ReportDiff"}, "type"),
         ({"type": "ServerSideApply"}, "type"),
         ({"whenToApply": "IfNotDrifted"}, "whenToApply"),
         ({"comparisonOption": "FullComparison"}, "comparisonOption"),

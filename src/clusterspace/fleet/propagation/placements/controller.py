@@ -29,6 +29,7 @@ from clusterspace.apis.fleet_placements import (
     key_of_placement,
     parent_labels,
     parent_of,
+    reports_only,
     scope_at,
     scope_of,
 )
@@ -222,6 +223,7 @@ class PlacementController(Reconciler):
             selected=list(snapshot.latest if contents is None else contents),
             resource_index=index,
             is_external=is_external(placement),
+            is_compared=reports_only(placement),
         )
         await self._write_status(placement, placement_status(placement, summary, self._clock.now()))
         return Done() if rolled.look_again is None else RequeueAfter(rolled.look_again)

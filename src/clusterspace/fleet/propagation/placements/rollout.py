@@ -14,10 +14,12 @@ from clusterspace.apis import stamps
 from clusterspace.apis.fleet_placements import (
     ALWAYS,
     API_VERSION,
+    APPLY_TYPE,
     BOUND,
     IF_NO_DIFF,
     MANIFEST_HASHES,
     PREVIOUS_STATE,
+    REPORT_DIFF,
     SCHEDULED,
     TAKE_OVER,
     UNSCHEDULED,
@@ -30,6 +32,7 @@ from clusterspace.apis.fleet_placements import (
     parent_labels,
     parent_of,
     placement_text,
+    reports_only,
     scope_of,
     take_over_of,
 )
@@ -396,7 +399,8 @@ def desired_binding(
         }
 
     strategy = take_over_of(apply_strategy_of(placement))
-    annotations = {key: each for key, each in annotations_of(base).items() if key != TAKE_OVER}
+    steering = (TAKE_OVER, APPLY_TYPE)
+    annotations = {key: each for key, each in annotations_of(base).items() if key not in steering}
     annotations[MANIFEST_HASHES] = hashes_text(dict(placed.states))
     if strategy == IF_NO_DIFF:
         annotations[TAKE_OVER] = IF_NO_DIFF
@@ -405,6 +409,13 @@ def desired_binding(
     marked = with_metadata(base, labels={**labels_of(base), **marks}, annotations=annotations)
 
     current: Object = base.get("spec") or {}
+    if APPLY_TYPE in annotations_of(base):
+        current = {key: value for key, value in current.items() if key != "suspension"}
+    if reports_only(placement):
+        # Works that are not dispatched: an agent that knows nothing of comparing changes nothing.
+        annotations = {**annotations, APPLY_TYPE: REPORT_DIFF}
+        marked = with_metadata(marked, annotations=annotations)
+        current = {**current, "suspension": {"dispatching": True}}
     reference = {
         "apiVersion": identity.group_version_kind.api_version,
         "kind": identity.kind,

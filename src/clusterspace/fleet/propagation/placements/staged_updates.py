@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
+from clusterspace.apis.differences import DIFF_REPORTED
 from clusterspace.apis.fleet_placements import BOUND, generation_of
 from clusterspace.apis.staged_updates import (
     APPROVAL,
@@ -81,9 +82,13 @@ class Target:
     def is_available(self) -> bool:
         """Whether all it is to have works there."""
         conditions = find_at(self.binding, "status", "conditions")
-        available = find_condition(conditions, AVAILABLE) or {}
-        is_current = available.get("observedGeneration") == generation_of(self.binding)
-        return is_current and available.get("status") == TRUE
+        # What is only compared is through once it was.
+        ends = (find_condition(conditions, each) or {} for each in (AVAILABLE, DIFF_REPORTED))
+        return any(
+            each.get("observedGeneration") == generation_of(self.binding)
+            and each.get("status") == TRUE
+            for each in ends
+        )
 
     @property
     def problem(self) -> str:

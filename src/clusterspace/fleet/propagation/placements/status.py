@@ -3,6 +3,8 @@
     Works ──> object: synced, applied, available ──> cluster: conditions ──> placement: conditions
 
     Scheduled ─> RolloutStarted ─> Overridden ─> WorkSynchronized ─> Applied ─> Available
+                                                                  └> DiffReported, if nothing is
+                                                                     applied, but only compared
 
 After the first that does not hold, the rest is left out: it would be about something that has not
 begun. That clusters are missing keeps nobody from hearing about those that are there.
@@ -14,9 +16,12 @@ from enum import Enum
 from typing import Final
 
 from clusterspace.apis import kinds
+from clusterspace.apis.differences import DIFF_REPORTED, Differences, differences_on
 from clusterspace.apis.fleet_placements import (
+    APPLY_TYPE,
     MANIFEST_HASH,
     PICK_FIXED,
+    REPORT_DIFF,
     TAKE_OVER,
     ResourceIdentifier,
     generation_of,
@@ -71,8 +76,14 @@ _REASONS: Final[Mapping[str, Mapping[str, str]]] = {
         FALSE: "ResourceNotAvailableYet",
         UNKNOWN: "ResourceAvailableUnknown",
     },
+    DIFF_REPORTED: {
+        TRUE: "DiffReportingCompleted",
+        FALSE: "DiffReportingIncompleteOrFailed",
+        UNKNOWN: "DiffReportingPending",
+    },
 }
-_CHAIN: Final = tuple(_REASONS)
+_APPLYING: Final = (ROLLOUT_STARTED, OVERRIDDEN, WORK_SYNCHRONIZED, APPLIED, AVAILABLE)
+_REPORTING: Final = (ROLLOUT_STARTED, OVERRIDDEN, WORK_SYNCHRONIZED, DIFF_REPORTED)
 
 _TRACKED: Final = frozenset(
     {
@@ -122,6 +133,8 @@ class ObjectReport:
     message: str = ""
     availability: Availability = Availability.NOT_YET
     generation: int = 0
+    differences: Differences | None = None
+    """Of an object that is only compared, once it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +145,8 @@ class ClusterReport:
     sync_problem: str = ""
     override_problem: str = ""
     """Why an object cannot be overridden as it is to be there."""
+    is_compared: bool = False
+    """Whether nothing is applied, and the cluster only reports how it differs."""
 
     @property
     def is_synced(self) -> bool:
@@ -147,6 +162,11 @@ class ClusterReport:
     def is_applied(self) -> bool:
         """Whether the cluster has everything."""
         return self.is_synced and all(each.applied == TRUE for each in self.objects)
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether the cluster has said of every object how it differs."""
+        return self.is_synced and all(each.differences is not None for each in self.objects)
 
     @property
     def unavailable(self) -> tuple[ObjectReport, ...]:
@@ -165,6 +185,8 @@ def report_cluster(
     obstacles: Mapping[ResourceIdentifier, str],
     problems: Mapping[ResourceIdentifier, str],
     override_problems: Mapping[ResourceIdentifier, str] | None = None,
+    *,
+    is_compared: bool = False,
 ) -> ClusterReport:
     """Sum up one cluster: what it is to have, its Works, and what stands in the way."""
     reports: list[ObjectReport] = []
@@ -173,23 +195,46 @@ def report_cluster(
             message = f"{identity} is left alone: {obstacles[identity]}"
             reports.append(ObjectReport(identity, True, FALSE, "FailedToTakeOver", message))
         else:
-            reports.append(report_object(identity, state, works.get(identity)))
+            report = report_object(identity, state, works.get(identity), is_compared=is_compared)
+            reports.append(report)
     waiting = [each.identity for each in reports if not each.is_synced]
 
     def first_of(known: Mapping[ResourceIdentifier, str]) -> str:
         return next((known[each] for each in waiting if each in known), "")
 
-    return ClusterReport(tuple(reports), first_of(problems), first_of(override_problems or {}))
+    return ClusterReport(
+        tuple(reports), first_of(problems), first_of(override_problems or {}), is_compared
+    )
 
 
 def report_object(
-    identity: ResourceIdentifier, desired_state: str, work: Object | None
+    identity: ResourceIdentifier,
+    desired_state: str,
+    work: Object | None,
+    *,
+    is_compared: bool = False,
 ) -> ObjectReport:
     """Report what became of one object; what a Work says of an earlier state is no answer."""
     if work is None or is_being_deleted(work):
         return ObjectReport(identity, is_synced=False)
     if annotations_of(work).get(MANIFEST_HASH) != desired_state:
         return ObjectReport(identity, is_synced=False)
+    if is_compared != (annotations_of(work).get(APPLY_TYPE) == REPORT_DIFF):
+        return ObjectReport(identity, is_synced=False)
+    if is_compared:
+        found, why_not = differences_on(work, generation_of(work))
+        failed = FALSE if why_not else UNKNOWN
+        reason = "FailedToReportDiff" if why_not else ""
+        return ObjectReport(
+            identity,
+            True,
+            failed,
+            reason,
+            why_not,
+            Availability.AVAILABLE,
+            generation_of(work),
+            found,
+        )
     applied = find_condition(find_at(work, "status", "conditions"), APPLIED) or {}
     if applied.get("observedGeneration") != generation_of(work):
         return ObjectReport(identity, is_synced=True)
@@ -231,6 +276,8 @@ def cluster_conditions(
         return (overridden, synced)
     message = "every object is handed to the cluster"
     synced = Condition(WORK_SYNCHRONIZED, TRUE, "AllWorkSynced", message, generation)
+    if report.is_compared:
+        return (overridden, synced, _diff_reported(report, generation))
 
     if report.failed:
         # One reason may hide another: an object of another placement is told beside one that the
@@ -260,13 +307,35 @@ def cluster_conditions(
     return (overridden, synced, applied, available)
 
 
+def _diff_reported(report: ClusterReport, generation: int) -> Condition:
+    if report.failed:
+        message = "; ".join(each.message for each in report.failed[:_MOST_NAMED])
+        return Condition(DIFF_REPORTED, FALSE, "NotAllWorkHaveDiffReported", message, generation)
+    if not report.is_reported:
+        waiting = _named([each for each in report.objects if each.differences is None])
+        message = f"not compared yet: {waiting}"
+        return Condition(DIFF_REPORTED, UNKNOWN, "DiffReportInProgress", message, generation)
+    different = [e for e in report.objects if e.differences is not None and e.differences.details]
+    message = f"different: {_named(different)}" if different else "nothing is different"
+    return Condition(DIFF_REPORTED, TRUE, "AllWorkHaveDiffReported", message, generation)
+
+
+def diffed_placements(report: ClusterReport) -> list[Object]:
+    """Return the objects that differ on a cluster, and how, as statuses list them."""
+    return [
+        {**each.identity.to_object(), **each.differences.to_status()}
+        for each in report.objects
+        if each.differences is not None and each.differences.details
+    ][:MOST_FAILED]
+
+
 def failed_placements(report: ClusterReport, since: str) -> list[Object]:
     """Return the objects a cluster would not have, as statuses list them."""
     return [
         {
             **each.identity.to_object(),
             "condition": {
-                "type": APPLIED,
+                "type": DIFF_REPORTED if report.is_compared else APPLIED,
                 "status": FALSE,
                 "reason": each.reason,
                 "message": each.message,
@@ -293,6 +362,7 @@ class ClusterView:
     resource_index: str = ""
     failed: Sequence[Object] = ()
     overrides: ClusterOverrides = NO_OVERRIDES
+    diffed: Sequence[Object] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +375,7 @@ class Summary:
     selected: Sequence[ResourceIdentifier] = ()
     resource_index: str = ""
     is_external: bool = False
+    is_compared: bool = False
 
 
 def placement_status(placement: Object, summary: Summary, now: float) -> Object:
@@ -360,7 +431,7 @@ def placement_conditions(summary: Summary, generation: int) -> Iterable[Conditio
         message = "strategy.type is External: nothing is rolled out but by an update run"
         yield Condition(ROLLOUT_STARTED, UNKNOWN, reason, message, generation)
         return
-    for kind in _CHAIN:
+    for kind in _REPORTING if summary.is_compared else _APPLYING:
         condition = over_all_clusters(kind, summary.clusters, generation)
         if kind == ROLLOUT_STARTED and condition.status != TRUE:
             # Clusters wait for others, and why those do not get on is said of them alone.
@@ -421,6 +492,7 @@ def cluster_statuses(before: Object, summary: Summary, generation: int, now: flo
             "applicableResourceOverrides": view.overrides.resource_references,
             "conditions": exactly(shown, conditions, now),
             "failedPlacements": list(view.failed),
+            "diffedPlacements": list(view.diffed),
         }
         statuses.append({key: value for key, value in status.items() if value})
 

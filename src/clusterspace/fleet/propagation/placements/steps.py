@@ -26,6 +26,7 @@ from clusterspace.apis.fleet_placements import (
     is_of,
     key_of_placement,
     manifest_hash,
+    reports_only,
     scope_of,
 )
 from clusterspace.apis.works import (
@@ -101,6 +102,7 @@ from clusterspace.fleet.propagation.placements.status import (
     ClusterReport,
     ClusterView,
     cluster_conditions,
+    diffed_placements,
     exactly,
     failed_placements,
     report_cluster,
@@ -442,7 +444,14 @@ class _Observed:
         desired = self.contents_of(binding) or _EMPTY
         own = f"{cluster_of(binding)}: "
         failed = {key: each for key, each in self.override_problems.items() if own in each}
-        return report_cluster(desired, works, self.obstacles, self.problems, failed)
+        return report_cluster(
+            desired,
+            works,
+            self.obstacles,
+            self.problems,
+            failed,
+            is_compared=reports_only(self.placement),
+        )
 
 
 class Rollout:
@@ -574,7 +583,8 @@ class Rollout:
         report = observed.report(binding)
         is_known = observed.contents_of(binding) is not None
         is_bound = was_bound(binding)
-        is_ready = is_known and is_bound and report.is_applied and not report.unavailable
+        is_through = report.is_reported if report.is_compared else report.is_applied
+        is_ready = is_known and is_bound and is_through and not report.unavailable
         if is_ready and not report.is_trackable:
             since, period = _available_since(binding), read_period(observed.placement)
             is_ready = since is not None and self._clock.now() - since >= period
@@ -674,13 +684,15 @@ class Rollout:
         applied = find_condition(shown, "Applied") or {}
         since = str(applied.get("lastTransitionTime") or format_time(now))
         failed = failed_placements(report, since)
-        status: Object = {"conditions": shown, **({"failedPlacements": failed} if failed else {})}
+        diffed = diffed_placements(report)
+        listed = {"failedPlacements": failed, "diffedPlacements": diffed}
+        status: Object = {"conditions": shown, **{k: v for k, v in listed.items() if v}}
         resource = scope_of(observed.placement).bindings
         await self._writer.change(resource, binding, {**binding, "status": status})
         index = index_in(snapshot_of(binding))
         observed_index = "" if index is None else str(index)
         return ClusterView(
-            cluster_of(binding), tuple(conditions), observed_index, failed, overrides
+            cluster_of(binding), tuple(conditions), observed_index, failed, overrides, diffed
         )
 
 

@@ -17,6 +17,7 @@ from clusterspace.apis.affinities import Traits
 from clusterspace.apis.clusters import WORK_FINALIZER, WORKS, execution_namespace
 from clusterspace.apis.exclusive import EXCLUSIVE, LEASED, exclusiveness_of, failover_of
 from clusterspace.apis.fleet_placements import (
+    APPLY_TYPE,
     MANIFEST_HASH,
     TAKE_OVER,
     hashes_of,
@@ -86,7 +87,13 @@ from clusterspace.kube.objects import (
 _ABORT: Final = "abort"
 _OVERWRITE: Final = "overwrite"
 
-NOTES: Final = (stamps.APPLIED_OVERRIDES, stamps.APPLIED_CLUSTER_OVERRIDES, EXCLUSIVE)
+NOTES: Final = (
+    stamps.APPLIED_OVERRIDES,
+    stamps.APPLIED_CLUSTER_OVERRIDES,
+    EXCLUSIVE,
+    TAKE_OVER,
+    APPLY_TYPE,
+)
 """Annotations of a Work that go when what they tell of is gone."""
 
 
@@ -158,8 +165,9 @@ def outline_for_binding(
         # By which the agent finds what it has to stop. Not in `labels`, which lead to the binding.
         marked = {**labels_of(overridden.manifest), EXCLUSIVE: LEASED}
         overridden = replace(overridden, manifest=with_metadata(overridden.manifest, labels=marked))
-    if take_over := annotations_of(binding).get(TAKE_OVER):
-        annotations[TAKE_OVER] = take_over
+    for steering in (TAKE_OVER, APPLY_TYPE):
+        if value := annotations_of(binding).get(steering):
+            annotations[steering] = value
     notes = dict(notes_of(overridden))
     if exclusiveness:
         notes[EXCLUSIVE] = exclusiveness
