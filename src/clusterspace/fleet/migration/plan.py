@@ -27,6 +27,8 @@ from clusterspace.kube.resources import GroupVersionKind, GroupVersionResource
 MOST_BYTES: Final = 256 * 1024 * 1024
 """Of a file; a hundred thousand objects take less."""
 
+_WRITTEN_AT_ONCE: Final = 100
+
 POLICY_SELECTORS: Final = 500
 """Objects one policy names. A thousand times as many would not fit into a request."""
 
@@ -222,7 +224,15 @@ def objection_to(item: PlanItem, verdict: Verdict | None = None, reason: str = "
 
 def write_plan(plan: MigrationPlan) -> str:
     """Return the text of the file."""
-    return msgspec.yaml.encode(plan).decode()
+    head = msgspec.structs.replace(plan, spec=msgspec.structs.replace(plan.spec, items=()))
+    parts = [msgspec.yaml.encode(head).decode()]
+    # A YAML writer makes a tree of all it writes: a part of the items at a time keeps that small.
+    # They come last in the file, in the spec, and a list in a map needs no more room than its key.
+    for at in range(0, len(plan.spec.items), _WRITTEN_AT_ONCE):
+        part = plan.spec.items[at : at + _WRITTEN_AT_ONCE]
+        parts += [] if at else ["  items:\n"]
+        parts += [f"  {line}" for line in msgspec.yaml.encode(part).decode().splitlines(True)]
+    return "".join(parts)
 
 
 def read_plan(text: bytes, where: str) -> MigrationPlan:

@@ -22,11 +22,18 @@ import msgspec
 from clusterspace.apis import migrations
 from clusterspace.apis.migrations import ITEMS, MIGRATIONS, NAME_LABEL, ORIGINALS_NAMESPACE
 from clusterspace.client.requests import ResourcePath
-from clusterspace.client.resources import Client, DeleteOptions, ListOptions
+from clusterspace.client.resources import Client, DeleteOptions, ListOptions, PatchType
 from clusterspace.controllers.commit import commit_change
 from clusterspace.errors import AlreadyExists, CannotMigrate, NotFound
 from clusterspace.fleet.migration.plan import MigrationPlan, PlanItem
-from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, uid_of, with_value
+from clusterspace.kube.objects import (
+    Object,
+    find_at,
+    metadata_of,
+    name_of,
+    resource_version_of,
+    uid_of,
+)
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.kube.times import format_time
 
@@ -79,11 +86,15 @@ class Item:
 
 @dataclass
 class Chunk:
-    """One MigrationItems, as it was last read or written."""
+    """One MigrationItems, as it was last read or written.
+
+    All of a migration are in memory at once: what is kept is what an item needs, not the object.
+    """
 
     number: int
     items: list[Item]
-    stored: Object
+    states: list[Object]
+    version: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +219,7 @@ class MigrationStore:
                     str(said.get("originals") or ""),
                 )
             )
-        return Chunk(number, items, stored)
+        return Chunk(number, items, states, resource_version_of(stored))
 
     async def write(self, chunk: Chunk) -> None:
         """Write what became of the items; Conflict when somebody else did so meanwhile."""
@@ -225,11 +236,12 @@ class MigrationStore:
             }
             for each in chunk.items
         ]
-        desired = with_value(chunk.stored, states, "status", "items")
-        if desired == chunk.stored:
+        if states == chunk.states:
             return
-        path = ResourcePath(ITEMS, name=name_of(chunk.stored))
-        chunk.stored = await self.hub.update(path, desired)
+        path = ResourcePath(ITEMS, name=migrations.items_name(self.name, chunk.number))
+        patch = {"metadata": {"resourceVersion": chunk.version}, "status": {"items": states}}
+        written = await self.hub.patch(path, PatchType.MERGE, patch)
+        chunk.states, chunk.version = states, resource_version_of(written)
 
     async def tell(
         self, phase: Phase, counts: Counter[State], now: float, message: str = ""
