@@ -80,14 +80,20 @@ class Hubs:
         for name, member in self.members.items():
             for each in member.get("deployments", "-n", "default")["items"]:
                 metadata = {k: v for k, v in each["metadata"].items() if k not in counted}
-                # How often their template was written only counts.
-                metadata["annotations"] = {
-                    key: value
-                    for key, value in metadata["annotations"].items()
-                    if key != stamps.TEMPLATE_GENERATION
-                }
+                metadata["annotations"] = _without(metadata["annotations"])
+                metadata["labels"] = _without(metadata["labels"])
                 found[f"{name} {metadata['name']}"] = {"metadata": metadata, "spec": each["spec"]}
         return found
+
+
+def _without(marks: dict[str, str]) -> dict[str, str]:
+    """Return labels or annotations without those that tell how often Karmada wrote its Work.
+
+    Its webhook, which does not run here, would give a Work its ID at once; the programs give it to
+    the manifest when they write the Work for the second time.
+    """
+    counters = (stamps.TEMPLATE_GENERATION, stamps.WORK_ID, stamps.MANAGED_LABELS_LIST)
+    return {key: value for key, value in marks.items() if key not in counters}
 
 
 @pytest.fixture

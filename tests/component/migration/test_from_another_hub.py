@@ -200,6 +200,9 @@ async def test_over_and_back_without_a_change_on_any_member(hubs: Hubs) -> None:
 
     counts = await hubs.take(plan)
     assert counts == Counter({State.TAKEN: 4})
+    again = await hubs.plan("again")
+    reasons = {each.reason for each in again.spec.items if each.clusters}
+    assert reasons == {"its policy is suspended there: let it go on first"}
     # Our hub goes on where theirs was, under the same IDs, and theirs stands still.
     binding = await ours.get(BINDING)
     assert labels_of(binding)[stamps.BINDING_ID] == labels_of(their_binding)[stamps.BINDING_ID]

@@ -15,7 +15,7 @@ from clusterspace.apis import policies, stamps
 from clusterspace.apis.affinities import Traits
 from clusterspace.apis.interpreter.templates import pruned
 from clusterspace.apis.works import manifests_of, reference_to
-from clusterspace.fleet.execution.takeover import without_stamps
+from clusterspace.fleet.execution.takeover import OVERWRITE, without_stamps
 from clusterspace.fleet.propagation.bindings import new_binding, targets_of
 from clusterspace.fleet.propagation.overrides import OverridePolicies
 from clusterspace.fleet.propagation.works.rendering import new_work, outline_for_binding
@@ -39,11 +39,11 @@ _LEFT_BEHIND: Final = ("resource", "suspension", "gracefulEvictionTasks", "requi
 def carried_template(theirs: Object, migration: str) -> Object:
     """Return the template that is made of another hub's."""
     plain = pruned(without_stamps(theirs))
-    annotations = dict(annotations_of(plain))
-    # What its users say about conflicts is theirs to say, and goes along.
-    if resolution := annotations_of(theirs).get(stamps.CONFLICT_RESOLUTION):
-        annotations[stamps.CONFLICT_RESOLUTION] = resolution
-    return with_metadata(plain, annotations={**annotations, stamps.MIGRATION: migration})
+    # What its users say about conflicts is theirs to say. Else it is ours whatever happens: should
+    # the other hub let go of the object in the end, it takes off all marks by which we know it.
+    chosen = annotations_of(theirs).get(stamps.CONFLICT_RESOLUTION, OVERWRITE)
+    marks = {stamps.CONFLICT_RESOLUTION: chosen, stamps.MIGRATION: migration}
+    return with_metadata(plain, annotations={**annotations_of(plain), **marks})
 
 
 def binding_id_of(binding: Object) -> str:
@@ -99,7 +99,10 @@ def is_propagation_policy(kube_object: Object) -> bool:
 
 def suspended_policy(theirs: Object) -> Object:
     """Return a policy whose hub writes to no member, and deletes from none, for what it places."""
-    suspended = with_value(theirs, {"dispatching": True}, "spec", "suspension")
+    # Everywhere, and not on some clusters alone: a policy cannot say both.
+    present: Object = find_at(theirs, "spec", "suspension") or {}
+    others = {key: value for key, value in present.items() if key != "dispatchingOnClusters"}
+    suspended = with_value(theirs, {**others, "dispatching": True}, "spec", "suspension")
     return with_value(suspended, True, "spec", "preserveResourcesOnDeletion")
 
 

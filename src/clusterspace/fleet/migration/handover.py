@@ -340,7 +340,10 @@ class Handover:
         if work is None:
             return
         meant = (planned.kind, planned.name)
-        manifest = next(m for m in manifests_of(work) if (m.get("kind"), name_of(m)) == meant)
+        found = (m for m in manifests_of(work) if (m.get("kind"), name_of(m)) == meant)
+        manifest = next(found, None)
+        if manifest is None:
+            return
         member = self._members[cluster]
         for _ in range(_ROUNDS):
             live = await member.find(planned.path)

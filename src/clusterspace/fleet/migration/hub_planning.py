@@ -61,6 +61,7 @@ from clusterspace.fleet.migration.selection import (
 )
 from clusterspace.fleet.propagation.bindings import claim_of, targets_of
 from clusterspace.fleet.propagation.overrides import OverridePolicies
+from clusterspace.fleet.propagation.works.rendering import is_suspended
 from clusterspace.kube.objects import (
     Object,
     find_at,
@@ -246,6 +247,9 @@ async def _plan_template(
         # Whoever has what needs it would bind it anew, under an ID that members do not know.
         reason = "it follows what needs it: give it a policy of its own, and plan again"
         verdict = Verdict.REFUSED
+    elif any(is_suspended(binding, name) for name in targets):
+        # Somebody has it stand still there. Here it would go on, and nobody asked for that.
+        verdict, reason = Verdict.REFUSED, "its policy is suspended there: let it go on first"
     elif not binding_id_of(binding):
         verdict, reason = Verdict.REFUSED, "its binding has no permanent ID"
     for name in targets if not reason else ():
