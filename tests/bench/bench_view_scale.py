@@ -120,7 +120,8 @@ def running_members(directory: Path, members: Sequence[str]) -> Generator[tuple[
 def running_fleet(directory: Path, hub: Path) -> Generator[int]:
     """Run the fleet API server as a user does, and end it in good order; yield its process."""
     (directory / "kubeconfig").unlink(missing_ok=True)
-    command = [sys.executable, "-m", "clusterspace", "fleet", "--port", "0"]
+    # Fifty members share a process, and all share this machine: they may take their time.
+    command = [sys.executable, "-m", "clusterspace", "fleet", "--port", "0", "--list-timeout", "30"]
     command += ["--allow-member-cidrs", "127.0.0.0/8", "--impersonate-masters"]
     identity = hub / "parts" / "fleet" / "kubeconfig"
     command += ["--hub-kubeconfig", str(identity), "--data-dir", str(directory)]
