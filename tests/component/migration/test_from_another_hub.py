@@ -13,7 +13,11 @@ from tests.component.migration.living import SHOP, WEST, differences, state_of
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis import stamps
 from clusterspace.apis.clusters import CLUSTERS, WORKS, execution_namespace
-from clusterspace.apis.policies import PROPAGATION_POLICIES
+from clusterspace.apis.policies import (
+    CLUSTER_PROPAGATION_POLICIES,
+    OVERRIDE_POLICIES,
+    PROPAGATION_POLICIES,
+)
 from clusterspace.apis.works import RESOURCE_BINDINGS, suspends_dispatching
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client
@@ -44,6 +48,7 @@ from clusterspace.testing.builders import (
     config_map,
     deployment,
     namespace,
+    secret,
 )
 from clusterspace.testing.crashes import CrashingClient, CrashPoint, Killed
 from clusterspace.testing.stage import Fleet, Side, running_fleet, until_ready
@@ -138,6 +143,39 @@ async def forget_who_joined(member: Client) -> None:
                 await member.update(path.named(name_of(each)), plain)
 
 
+def override() -> dict[str, Any]:
+    """Return a policy that makes a Deployment another one in the west."""
+    return {
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "OverridePolicy",
+        "metadata": {"name": "west", "namespace": SHOP},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment"}],
+            "overrideRules": [
+                {
+                    "targetCluster": {"clusterNames": [WEST]},
+                    "overriders": {
+                        "annotationsOverrider": [{"operator": "add", "value": {"in": "the-west"}}]
+                    },
+                }
+            ],
+        },
+    }
+
+
+def cluster_policy() -> dict[str, Any]:
+    selector = {"apiVersion": "v1", "kind": "Secret", "namespace": SHOP, "name": "db"}
+    return {
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "ClusterPropagationPolicy",
+        "metadata": {"name": "secrets"},
+        "spec": {
+            "resourceSelectors": [selector],
+            "placement": {"clusterAffinity": {"clusterNames": [WEST]}},
+        },
+    }
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def hubs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hubs]:
     directory = tmp_path_factory.mktemp("hubs")
@@ -158,14 +196,17 @@ async def hubs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hubs]:
         settings = config_map("settings", {"a": "1"}, namespace=SHOP)
         await hub.create(SETTINGS.collection, settings)
         await hub.create(WEB.collection, deployment("web", replicas=3, namespace=SHOP))
+        secrets = ResourcePath(SECRETS, SHOP)
+        await hub.create(secrets, secret("db", {"password": "hunter2"}, namespace=SHOP))
+        await hub.create(ResourcePath(OVERRIDE_POLICIES, SHOP), override())
+        await hub.create(ResourcePath(CLUSTER_PROPAGATION_POLICIES), cluster_policy())
         await hub.create(POLICY.collection, policy())
         hubs = Hubs(theirs, ours, members)
 
         async def runs() -> bool:
-            return {name: len(pods) for name, pods in (await hubs.pods()).items()} == {
-                EAST: 2,
-                WEST: 1,
-            }
+            counts = {name: len(pods) for name, pods in (await hubs.pods()).items()}
+            has_secret = await members[WEST].client.find(secrets.named("db")) is not None
+            return counts == {EAST: 2, WEST: 1} and has_secret
 
         await until(runs)
         yield hubs
@@ -192,14 +233,17 @@ async def test_over_and_back_without_a_change_on_any_member(hubs: Hubs) -> None:
     assert read_plan(write_plan(plan).encode(), "plan.yaml") == plan
     assert [each.title for each in plan.taken] == [
         "Namespace shop",
+        "OverridePolicy shop/west",
+        "ClusterPropagationPolicy secrets",
         "PropagationPolicy shop/shop",
         "ConfigMap shop/settings",
+        "Secret shop/db",
         "Deployment shop/web",
     ]
     assert {each.verdict for each in plan.spec.items} == {Verdict.SAME}
 
     counts = await hubs.take(plan)
-    assert counts == Counter({State.TAKEN: 4})
+    assert counts == Counter({State.TAKEN: 7})
     again = await hubs.plan("again")
     reasons = {each.reason for each in again.spec.items if each.clusters}
     assert reasons == {"its policy is suspended there: let it go on first"}
@@ -232,7 +276,7 @@ async def test_over_and_back_without_a_change_on_any_member(hubs: Hubs) -> None:
     await edit(theirs, SETTINGS, lambda found: with_value(found, {"a": "1"}, "data"))
 
     counts = await hubs.handover(plan).give_back()
-    assert counts == Counter({State.UNDONE: 4})
+    assert counts == Counter({State.UNDONE: 7})
     assert await ours.find(WEB) is None
     assert await ours.find(POLICY) is None
     assert find_at(await theirs.get(POLICY), "spec", "suspension") is None
@@ -258,17 +302,17 @@ async def test_over_and_back_without_a_change_on_any_member(hubs: Hubs) -> None:
 async def test_killed_at_any_write_it_is_finished_by_the_next(hubs: Hubs) -> None:
     ours, pods = hubs.ours.hub.client, await hubs.pods()
     plan = await hubs.plan("killed")
-    for number in range(2, 40):
+    for number in range(2, 60):
         with suppress(Killed):
             await hubs.take(plan, CrashingClient(ours, CrashPoint(number, is_after=True)))
             break
     # The namespace is there since the first time: an undo leaves it.
-    assert (await hubs.take(plan)) == Counter({State.TAKEN: 3, State.SKIPPED: 1})
+    assert (await hubs.take(plan)) == Counter({State.TAKEN: 6, State.SKIPPED: 1})
 
     dying = CrashingClient(ours, CrashPoint(4, is_after=False))
     with pytest.raises(Killed):
         await hubs.handover(plan, dying).give_back()
-    assert (await hubs.handover(plan).give_back()) == Counter({State.UNDONE: 4})
+    assert (await hubs.handover(plan).give_back()) == Counter({State.UNDONE: 7})
 
     assert await ours.find(WEB) is None
     assert find_at(await hubs.theirs.hub.client.get(POLICY), "spec", "suspension") is None

@@ -7,7 +7,7 @@ of its object. Nothing is written anywhere.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -156,7 +156,8 @@ async def plan_hub(
                 )
                 followed[ResourcePath(kind, claim.namespace, claim.name)] = None
         progress(len(items), "bindings")
-    items += await _plan_policies(hub, theirs, followed, request)
+    places = {each.namespace for each in items if each.take}
+    items += await _plan_policies(hub, theirs, followed, places)
     spaces = {each.namespace for each in items if each.take and each.namespace}
     for space in sorted(spaces):
         found = await other.get(ResourcePath(NAMESPACES, name=space))
@@ -308,14 +309,17 @@ async def _judge_on(
 
 
 async def _plan_policies(
-    hub: Reader, theirs: _Theirs, followed: Iterable[ResourcePath], request: PlanRequest
+    hub: Reader, theirs: _Theirs, followed: Iterable[ResourcePath], places: Collection[str]
 ) -> list[PlanItem]:
-    """Return the entries of the policies that carry the templates, and of override policies."""
+    """Return the entries of the policies that carry the templates, and of override policies.
+
+    `places` are the namespaces that anything is taken from: overrides of others are left.
+    """
     items: list[PlanItem] = []
     overrides = [
         each
         for each in (*theirs.cluster_overrides, *sum(theirs.overrides.values(), ()))
-        if not request.namespaces or namespace_of(each) in {*request.namespaces, ""}
+        if namespace_of(each) in places or (not namespace_of(each) and places)
     ]
     chosen = [(path, await theirs.hub.find(path), POLICY_RANK) for path in followed]
     for each in overrides:
