@@ -330,6 +330,13 @@ class HubProcess:
         pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
+    @property
+    def processor_seconds(self) -> float:
+        """How long processors have worked for it: the same on a busy machine as on an idle one."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        user, system = fields[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
     def kill(self) -> None:
         """Kill it as a power cut would, as far as a process can tell."""
         self._process.kill()

@@ -132,7 +132,7 @@ class IdentityHub:
 
 def _ask(asked: urllib.request.Request, context: ssl.SSLContext) -> Answer:
     try:
-        with urllib.request.urlopen(asked, context=context, timeout=10) as answered:
+        with urllib.request.urlopen(asked, context=context, timeout=60) as answered:
             return Answer(answered.status, json.loads(answered.read()))
     except urllib.error.HTTPError as refused:
         with refused:

@@ -35,6 +35,7 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 TARGET = f"{CONFIG_MAPS}/target"
 MEMORY_ALLOWED = 100 * 2**20
 SECONDS_ALLOWED = 2.0
+"""Of a processor."""
 
 
 @pytest.fixture(scope="module")
@@ -118,12 +119,12 @@ async def test_json_that_makes_no_sense_is_refused_in_time(
     hub: HubClient, process: HubProcess, name: str
 ) -> None:
     body = UNREADABLE_JSON[name]()
-    before, started = process.resident_bytes, time.monotonic()
+    before, started = process.resident_bytes, process.processor_seconds
 
     code = await hub.refused("POST", CONFIG_MAPS, body)
 
     assert code == 400
-    assert time.monotonic() - started < SECONDS_ALLOWED
+    assert process.processor_seconds - started < SECONDS_ALLOWED
     assert process.resident_bytes - before < MEMORY_ALLOWED
     assert (await hub.ask("GET", f"{CONFIG_MAPS}/never")).status == 404
 
@@ -149,27 +150,27 @@ async def test_yaml_that_makes_no_sense_is_refused_in_time(
     hub: HubClient, process: HubProcess, name: str, content_type: str
 ) -> None:
     body = UNREADABLE_YAML[name]()
-    before, started = process.resident_bytes, time.monotonic()
+    before, started = process.resident_bytes, process.processor_seconds
     is_apply = content_type == APPLY_PATCH
     method, path = ("PATCH", f"{TARGET}?fieldManager=me") if is_apply else ("POST", CONFIG_MAPS)
 
     code = await hub.refused(method, path, body, content_type=content_type)
 
     assert code == 400
-    assert time.monotonic() - started < SECONDS_ALLOWED
+    assert process.processor_seconds - started < SECONDS_ALLOWED
     assert process.resident_bytes - before < MEMORY_ALLOWED
 
 
 async def test_fifty_thousand_keys_cost_a_second_and_not_the_memory(
     hub: HubClient, process: HubProcess
 ) -> None:
-    before, started = process.resident_bytes, time.monotonic()
+    before, started = process.resident_bytes, process.processor_seconds
     body = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"wide"},'
     body += joined(50_000, b'"u%x":1')[1:]
 
     await hub.do("POST", f"{CONFIG_MAPS}?dryRun=All", body)
 
-    assert time.monotonic() - started < SECONDS_ALLOWED
+    assert process.processor_seconds - started < SECONDS_ALLOWED
     assert process.resident_bytes - before < MEMORY_ALLOWED
 
 
@@ -591,13 +592,15 @@ async def test_an_object_is_not_replaced_by_version_numbers_nobody_can_count_to(
     ["a," * 20_000 + "b", "x+in+(" + ",".join(map(str, range(10_000))) + ")"],
     ids=["many requirements", "many values"],
 )
-async def test_a_huge_selector_is_answered_in_time(hub: HubClient, selector: str) -> None:
-    started = time.monotonic()
+async def test_a_huge_selector_is_answered_in_time(
+    hub: HubClient, process: HubProcess, selector: str
+) -> None:
+    started = process.processor_seconds
 
     found = await hub.do("GET", f"{CONFIG_MAPS}?labelSelector={selector}")
 
     assert found["items"] == []
-    assert time.monotonic() - started < SECONDS_ALLOWED
+    assert process.processor_seconds - started < SECONDS_ALLOWED
 
 
 async def test_a_list_from_the_future_waits_a_moment_and_says_so(hub: HubClient) -> None:
@@ -607,7 +610,7 @@ async def test_a_list_from_the_future_waits_a_moment_and_says_so(hub: HubClient)
 
     assert answer.status == 504
     assert "Too large resource version" in answer.status_message()
-    assert time.monotonic() - started < 5.0
+    assert time.monotonic() - started < 30.0  # and not as long as the client has patience
 
 
 async def test_a_watch_from_the_future_hears_nothing_of_the_past(hub: HubClient) -> None:

@@ -206,7 +206,7 @@ async def test_a_shell_is_passed_on_to_who_may_create_one_and_to_nobody_else(
     hub = running.hub.client.connection
     async with open_tunnel(hub, ApiRequest("GET", target, headers=headers), "websocket") as shell:
         assert shell.headers["sec-websocket-accept"] == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             said = b""
             while b"Success" not in said:
                 said += await shell.read()

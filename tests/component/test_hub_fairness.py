@@ -183,7 +183,7 @@ async def test_a_request_waits_for_the_seat_of_another_and_is_served_then(
         await until(lambda: is_count(hub, "one", WAITING, 1))
 
         holder.vanish()
-        answer = await asyncio.wait_for(waiting, 10)
+        answer = await asyncio.wait_for(waiting, 60)
 
         assert answer.status == 200
         await until(lambda: is_count(hub, "one", EXECUTING, 0))

@@ -162,7 +162,7 @@ async def test_metrics_are_served_and_nothing_else() -> None:
 
 def _code_of(url: str) -> int:
     try:
-        with urllib.request.urlopen(url, timeout=5) as answered:
+        with urllib.request.urlopen(url, timeout=60) as answered:
             return answered.status
     except urllib.error.HTTPError as refused:
         refused.close()

@@ -36,7 +36,7 @@ from clusterspace.errors import (
 WAITING_EVENTS = 50
 """How many events may wait for a watch of the stores under test."""
 
-SECONDS = 10.0
+SECONDS = 60.0
 """How long anything may take before a test calls it hanging."""
 
 

@@ -167,7 +167,7 @@ async def test_a_command_that_waits_for_pods_waits_in_the_right_cluster(site: Si
     version = listed.body["metadata"]["resourceVersion"]
     watch = ApiRequest("GET", f"{MINE}&watch=true&resourceVersion={version}", headers=(*run, TYPED))
     names: list[str] = []
-    async with asyncio.timeout(10), site.connection(ROOT).stream(watch) as stream:
+    async with asyncio.timeout(60), site.connection(ROOT).stream(watch) as stream:
         assert (got.code, stream.status) == (200, 200)
         for cluster in ("east", "west"):
             late = labelled(pod("late"), app="web")

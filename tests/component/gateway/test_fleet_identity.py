@@ -220,7 +220,7 @@ def certificate(site: Site, user: str, *groups: str) -> ssl.SSLContext:
 async def ask_with(context: ssl.SSLContext, url: str) -> tuple[int, Any]:
     def ask() -> tuple[int, Any]:
         try:
-            with urllib.request.urlopen(url, context=context, timeout=10) as answer:
+            with urllib.request.urlopen(url, context=context, timeout=60) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             with error:

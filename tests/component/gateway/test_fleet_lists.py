@@ -265,7 +265,7 @@ async def test_a_dead_cluster_costs_one_deadline_and_not_every_request(site: Sit
         await until(is_whole)
 
     assert asked_while_dead == 1
-    assert took < 1.0
+    assert took < 5 * 1.0  # not a deadline for each, however busy the machine is
     assert all("odd (gave no answer within 1s)" in each.warning for each in answers)
 
 

@@ -357,7 +357,7 @@ async def test_the_prefix_form_is_the_cluster_itself(site: Site):
 async def events_of(site: Site, path: str, count: int) -> list[Any]:
     """Return the first events of a watch."""
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(60),
         site.connection("root-token").stream(ApiRequest("GET", path)) as stream,
     ):
         assert stream.status == 200
@@ -415,7 +415,7 @@ async def test_logs_and_shells_are_passed_on(site: Site):
     assert log.code == 200
     async with open_tunnel(site.connection("root-token"), ask, "websocket") as shell:
         said = b""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while b"Success" not in said:
                 said += await shell.read()
     assert b"/" in said

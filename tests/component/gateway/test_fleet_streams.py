@@ -229,7 +229,7 @@ async def test_a_log_is_the_pods_own_and_takes_every_option(site: Site):
 async def test_a_followed_log_comes_as_it_is_written(site: Site):
     follow = ApiRequest("GET", f"{POD}/log?follow=true&tailLines=1")
     numbers: list[int] = []
-    async with asyncio.timeout(20), site.connection(ROOT).stream(follow) as stream:
+    async with asyncio.timeout(60), site.connection(ROOT).stream(follow) as stream:
         async for chunk in stream.chunks():
             numbers += [int(line[:6]) for line in chunk.splitlines()]
             if len(numbers) >= 3:

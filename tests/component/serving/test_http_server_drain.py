@@ -122,7 +122,7 @@ async def test_what_does_not_end_in_time_is_cut() -> None:
         took = loop.time() - began
 
     assert sorted(cancelled) == ["/slow", "/watch"]
-    assert took < 1.0
+    assert took < 30.0  # both would go on for ever
 
 
 async def test_a_write_whose_client_left_is_waited_for() -> None:

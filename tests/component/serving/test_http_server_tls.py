@@ -57,7 +57,7 @@ def _ask_blocking(
     run: Running, context: ssl.SSLContext, session: ssl.SSLSession | None
 ) -> tuple[bytes, ssl.SSLSession | None, bool]:
     with (
-        socket.create_connection((run.host, run.port), timeout=5) as plain,
+        socket.create_connection((run.host, run.port), timeout=60) as plain,
         context.wrap_socket(plain, server_hostname="127.0.0.1", session=session) as secure,
     ):
         secure.sendall(get("/", "Connection: close"))

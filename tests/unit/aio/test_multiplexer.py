@@ -18,7 +18,7 @@ from clusterspace.aio.multiplexer import (
 from clusterspace.aio.websockets import FrameReader, Opcode, encode_frame
 
 OPEN, DATA, CREDIT, END, CLOSE, RESET, PING = range(1, 8)
-SOON = 10.0
+SOON = 60.0
 
 
 @dataclass
@@ -110,11 +110,11 @@ async def pair(limits: MultiplexerLimits | None = None) -> AsyncGenerator[Pair]:
 
 
 async def read_all(stream: TransportStream) -> bytes:
-    found = b""
+    found = bytearray()
     async with asyncio.timeout(SOON):
         while piece := await stream.read():
             found += piece
-    return found
+    return bytes(found)
 
 
 async def test_what_is_written_arrives_and_so_does_each_half_s_end():
