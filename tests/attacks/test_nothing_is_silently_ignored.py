@@ -225,8 +225,82 @@ async def test_a_registry_that_asks_for_opensearch_is_told(site: Site) -> None:
     assert silence == ""
 
 
+PLACEMENT_ASKS: dict[str, dict[str, Any]] = {
+    "spec.strategy.applyStrategy.allowCoOwnership": {
+        "strategy": {"applyStrategy": {"allowCoOwnership": True}}
+    },
+    "spec.strategy.reportBackStrategy": {
+        "strategy": {"reportBackStrategy": {"type": "Mirror", "destination": "WorkAPI"}}
+    },
+}
+
+
+@pytest.mark.parametrize("field", PLACEMENT_ASKS)
+async def test_a_placement_that_asks_for_what_nothing_does_is_told(site: Site, field: str) -> None:
+    chosen = [{"group": "", "version": "v1", "kind": "ConfigMap"}]
+    body = {
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+        "kind": "ResourcePlacement",
+        "metadata": {"name": "much"},
+        "spec": {"resourceSelectors": chosen, **PLACEMENT_ASKS[field]},
+    }
+    group = "/apis/placement.kubernetes-fleet.io/v1beta1"
+    path = f"{group}/namespaces/default/resourceplacements?dryRun=All"
+    plain = {**body, "spec": {"resourceSelectors": chosen}}
+
+    _, warning = await Operator(site, "hub").ask("POST", path, body)
+    _, silence = await Operator(site, "hub").ask("POST", path, plain)
+
+    assert f"{field} is stored but not acted on" in warning
+    assert silence == ""
+
+
+async def test_an_override_of_a_namespace_alone_is_told(site: Site) -> None:
+    patch = {"op": "add", "path": "/metadata/labels", "value": {"v": "1"}}
+    rule = {"clusterSelector": {"clusterSelectorTerms": []}, "jsonPatchOverrides": [patch]}
+    named = {"group": "", "version": "v1", "kind": "Namespace", "name": "web"}
+    body = {
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+        "kind": "ClusterResourceOverride",
+        "metadata": {"name": "much"},
+        "spec": {
+            "clusterResourceSelectors": [{**named, "selectionScope": "NamespaceOnly"}],
+            "policy": {"overrideRules": [rule]},
+        },
+    }
+    path = "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourceoverrides?dryRun=All"
+
+    _, warning = await Operator(site, "hub").ask("POST", path, body)
+
+    assert "selectionScope: NamespaceOnly is stored but not acted on" in warning
+
+
+async def test_a_member_that_asks_not_to_be_validated_is_told(site: Site) -> None:
+    identity = {"kind": "User", "name": "x", "apiGroup": "rbac.authorization.k8s.io"}
+    body = {
+        "apiVersion": "cluster.kubernetes-fleet.io/v1beta1",
+        "kind": "MemberCluster",
+        "metadata": {"name": "much"},
+        "spec": {"identity": identity, "deleteOptions": {"validationMode": "Skip"}},
+    }
+    path = "/apis/cluster.kubernetes-fleet.io/v1beta1/memberclusters?dryRun=All"
+
+    _, warning = await Operator(site, "hub").ask("POST", path, body)
+    plain = {**body, "spec": {"identity": identity}}
+    _, silence = await Operator(site, "hub").ask("POST", path, plain)
+
+    assert "spec.deleteOptions is stored but not acted on" in warning
+    assert silence == ""
+
+
 async def test_the_attacker_tries_every_field_there_is_to_be_warned_of() -> None:
-    tried = {*POLICY_ASKS, "spec.backendStore.openSearch"}
+    tried = {
+        *POLICY_ASKS,
+        *PLACEMENT_ASKS,
+        "spec.backendStore.openSearch",
+        "spec.deleteOptions",
+        "spec.clusterResourceSelectors.selectionScope: NamespaceOnly",
+    }
 
     assert {each.field for fields in FIELDS.values() for each in fields} == tried
 

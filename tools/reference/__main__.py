@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tools.reference import api_page, cli_page, conditions_page, metrics_page
+from tools.reference import api_page, cli_page, conditions_page, kubefleet_fields, metrics_page
 
 DIRECTORY: Final = Path(__file__).resolve().parents[2] / "docs" / "reference"
 PAGES: Final = {
@@ -17,7 +17,10 @@ PAGES: Final = {
 
 def stale_pages() -> list[str]:
     """Return the pages that are not what the code says."""
-    return [name for name, page in PAGES.items() if _held(name) != page()]
+    stale = [name for name, page in PAGES.items() if _held(name) != page()]
+    if kubefleet_fields.FILE.read_text() != kubefleet_fields.page():
+        stale.append(kubefleet_fields.FILE.name)
+    return stale
 
 
 def _held(name: str) -> str:
@@ -33,6 +36,7 @@ def main() -> None:
     DIRECTORY.mkdir(parents=True, exist_ok=True)
     for name, page in PAGES.items():
         (DIRECTORY / name).write_text(page())
+    kubefleet_fields.FILE.write_text(kubefleet_fields.page())
 
 
 if __name__ == "__main__":

@@ -459,27 +459,23 @@ FIELDS: Final[Mapping[GroupKind, Mapping[str, str]]] = {
 }
 """Kind to field to what it means; lists are written without brackets."""
 
-_REFUSED: Final = "a write is refused with the reason"
+REFUSED: Final = "a write is refused with the reason"
 _RULE_TERMS: Final = "spec.policy.overrideRules.clusterSelector.clusterSelectorTerms"
 _PLACEMENT_UNHEEDED: Final = {
-    "spec.strategy.applyStrategy.allowCoOwnership": (
-        "owners on the member do not matter to a takeover"
-    ),
-    "spec.strategy.reportBackStrategy": "statuses are on the placement and on the templates",
     "spec.policy.affinity.clusterAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-    ".clusterSelectorTerms.propertySelector": _REFUSED,
+    ".clusterSelectorTerms.propertySelector": REFUSED,
     "spec.policy.affinity.clusterAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-    ".clusterSelectorTerms.propertySorter": _REFUSED,
+    ".clusterSelectorTerms.propertySorter": REFUSED,
     "spec.policy.affinity.clusterAffinity.preferredDuringSchedulingIgnoredDuringExecution"
-    ".preference.propertySelector": _REFUSED,
+    ".preference.propertySelector": REFUSED,
     "spec.policy.affinity.clusterAffinity.preferredDuringSchedulingIgnoredDuringExecution"
-    ".preference.propertySorter": _REFUSED,
+    ".preference.propertySorter": REFUSED,
     "status.placementStatuses.driftedPlacements": "always empty",
 }
 
 _OVERRIDE_REFUSED: Final = {
-    f"{_RULE_TERMS}.propertySelector": _REFUSED,
-    f"{_RULE_TERMS}.propertySorter": _REFUSED,
+    f"{_RULE_TERMS}.propertySelector": REFUSED,
+    f"{_RULE_TERMS}.propertySorter": REFUSED,
 }
 
 LEFT_OUT: Final[Mapping[GroupKind, Mapping[str, str]]] = {
@@ -491,19 +487,25 @@ LEFT_OUT: Final[Mapping[GroupKind, Mapping[str, str]]] = {
         "spec.schedulePriority": "see the policy",
         "spec.workloadAffinityGroups": "see the policy",
     },
-    (_MEMBERS, "MemberCluster"): {
-        "spec.deleteOptions": "a leave waits for nothing but its agent",
-    },
     (_PLACEMENT, "ClusterResourcePlacement"): _PLACEMENT_UNHEEDED,
-    (_PLACEMENT, "ResourcePlacement"): {
-        **_PLACEMENT_UNHEEDED,
-        "spec.resourceSelectors.selectionScope": "it is about namespaces, which have none",
-    },
+    (_PLACEMENT, "ResourcePlacement"): _PLACEMENT_UNHEEDED,
     (_PLACEMENT, "ClusterResourceOverride"): {
         **_OVERRIDE_REFUSED,
-        "spec.clusterResourceSelectors.labelSelector": _REFUSED,
-        "spec.clusterResourceSelectors.selectionScope": "a Namespace means all that is in it",
+        "spec.clusterResourceSelectors.labelSelector": REFUSED,
     },
     (_PLACEMENT, "ResourceOverride"): _OVERRIDE_REFUSED,
 }
 """Kind to field to why nothing acts on it, beside those that a write of them warns of."""
+
+_PLACEMENT_VALUES: Final = {
+    "spec.statusReportingScope": "`NamespaceAccessible`",
+    "spec.strategy.applyStrategy.comparisonOption": "`FullComparison`",
+    "spec.strategy.applyStrategy.type": "`ServerSideApply` that does not force",
+    "spec.strategy.applyStrategy.whenToApply": "`IfNotDrifted`",
+}
+
+REFUSED_VALUES: Final[Mapping[GroupKind, Mapping[str, str]]] = {
+    (_PLACEMENT, "ClusterResourcePlacement"): _PLACEMENT_VALUES,
+    (_PLACEMENT, "ResourcePlacement"): _PLACEMENT_VALUES,
+}
+"""Kind to field to the value of it that is refused, where others act."""

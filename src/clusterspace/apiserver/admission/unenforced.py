@@ -110,6 +110,17 @@ _POLICY_FIELDS: Final = (
     UnheededField(("spec", "association"), "spec.propagateDeps decides about dependencies"),
 )
 
+_PLACEMENT_FIELDS: Final = (
+    UnheededField(
+        ("spec", "strategy", "applyStrategy", "allowCoOwnership"),
+        "owners on the member do not matter to a takeover",
+    ),
+    UnheededField(
+        ("spec", "strategy", "reportBackStrategy"),
+        "statuses are on the placement and on the templates",
+    ),
+)
+
 FIELDS: Final[Mapping[tuple[str, str], tuple[UnheededField, ...]]] = {
     ("policy.karmada.io", "PropagationPolicy"): _POLICY_FIELDS,
     ("policy.karmada.io", "ClusterPropagationPolicy"): _POLICY_FIELDS,
@@ -117,6 +128,21 @@ FIELDS: Final[Mapping[tuple[str, str], tuple[UnheededField, ...]]] = {
         UnheededField(
             ("spec", "backendStore", "openSearch"),
             "nothing is sent to OpenSearch; clusters themselves answer search/cache and the proxy",
+        ),
+    ),
+    (_PLACEMENT, "ClusterResourcePlacement"): _PLACEMENT_FIELDS,
+    (_PLACEMENT, "ResourcePlacement"): _PLACEMENT_FIELDS,
+    ("cluster.kubernetes-fleet.io", "MemberCluster"): (
+        UnheededField(
+            ("spec", "deleteOptions"),
+            "a leave waits for nothing but its agent",
+        ),
+    ),
+    (_PLACEMENT, "ClusterResourceOverride"): (
+        UnheededField(
+            ("spec", "clusterResourceSelectors", "selectionScope"),
+            "a Namespace means all that is in it",
+            value="NamespaceOnly",
         ),
     ),
 }
