@@ -502,6 +502,7 @@ async def test_taint_should_be_added_and_removed_upon_single_condition_match(
         assert await taints(fleet, "member1") == set()
         await say(fleet, "member2", "NetworkReady", "True")
         await until_equal(lambda: taints(fleet, "member2"), set())
+        await settled()  # who made it so tells of it behind the write
         await both.events.flush()
 
     told = await fleet.hub_client.list_objects(ResourcePath(EVENTS, "default"))
@@ -549,6 +550,7 @@ async def test_taints_that_evict_are_not_set_unless_evictions_are_on(fleet: Flee
         await create_policy(fleet, taint_policy(taints=two))
         await say(fleet, "member2", "NetworkReady", "False")
         await until_equal(lambda: taints(fleet, "member2"), {"a:NoSchedule"})
+        await settled()  # who made it so tells of it behind the write
         await both.events.flush()
 
     told = await fleet.hub_client.list_objects(ResourcePath(EVENTS, "default"))

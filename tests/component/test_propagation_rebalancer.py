@@ -147,6 +147,7 @@ async def test_reschedule_when_policy_is_of_this_schedule_type(
                 return asked and binding["status"]["lastScheduledTime"] >= asked_at
 
             await until(is_placed_anew)
+        await settled()  # who made it so tells of it behind the write
         await both.events.flush()
 
     assert told["status"]["observedGeneration"] == metadata_of(told)["generation"]

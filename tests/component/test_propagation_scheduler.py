@@ -50,6 +50,7 @@ async def test_a_binding_gets_its_clusters_its_note_and_its_condition(fleet: Fle
     async with running_scheduler(fleet.hub_client, counting) as running:
         place = await fleet.bind("web", {"clusterAffinity": {"clusterNames": ["member1"]}})
         binding = await fleet.until_told(place, "Success")
+        await settled()  # who made it so tells of it behind the write
         await running.events.flush()
 
     assert binding["spec"]["clusters"] == [{"name": "member1", "replicas": 2}]
