@@ -32,10 +32,10 @@ from clusterspace.testing.stage import SOON_UNKNOWN, quick
 
 BUG = "CLUSTERSPACE_PLANTED_BUG"
 NO_LEASE, NO_QUORUM, STALE_WORK = "no lease", "no quorum", "stale work"
-LEASE_SECONDS = 2.0
-MARGIN_SECONDS = 5.0
+LEASE_SECONDS = 3.0
+MARGIN_SECONDS = 10.0
 """For a busy machine, and for an agent that has to be started, or takes another's place."""
-LEADERSHIP = LeaseTimings(lease_seconds=3.0, renew_seconds=2.0, retry_seconds=0.3)
+LEADERSHIP = LeaseTimings(lease_seconds=6.0, renew_seconds=4.5, retry_seconds=0.5)
 EVICTIONS = EvictionSettings(
     is_on=True, each_second=100, grace_seconds=3, settle_seconds=0.5, margin_seconds=MARGIN_SECONDS
 )
@@ -90,7 +90,7 @@ async def work(part: str, path: Path) -> None:
                     read_kubeconfig([path]).settings(cluster="member"),
                     status_seconds=0.5,
                     thresholds=Thresholds(success_seconds=0.4, failure_seconds=0.4),
-                    lease=RenewalSettings(renew_seconds=0.3, retry_seconds=0.2, answer_seconds=1.0),
+                    lease=RenewalSettings(renew_seconds=0.4, retry_seconds=0.3, answer_seconds=2.0),
                     registration_seconds=5.0,
                     leadership=LEADERSHIP,
                     exclusive_seconds=LEASE_SECONDS,
