@@ -160,12 +160,6 @@ async def test_a_kind_that_only_another_projects_controllers_act_on_is_told(
 
 
 POLICY_ASKS: dict[str, dict[str, Any]] = {
-    "spec.schedulePriority": {
-        "schedulePriority": {
-            "priorityClassSource": "KubePriorityClass",
-            "priorityClassName": "system-node-critical",
-        }
-    },
     "spec.placement.workloadAffinity": {
         "placement": {"workloadAffinity": {"affinity": {"groupByLabelKey": "app"}}}
     },

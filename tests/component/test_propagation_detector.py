@@ -17,8 +17,10 @@ from clusterspace.apis.policies import (
 from clusterspace.apis.works import RESOURCE_BINDINGS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
+from clusterspace.controllers.events import EVENTS
 from clusterspace.errors import NotServed
 from clusterspace.fleet.propagation.bindings import claim_of, is_marked
+from clusterspace.fleet.propagation.detector import PRIORITY_CLASSES
 from clusterspace.fleet.propagation.templates import DEFINITIONS
 from clusterspace.kube.objects import (
     Object,
@@ -462,3 +464,28 @@ def _overwriting(held: Object) -> Object:
 
 async def _overwrites(hub_client: ClusterClient, place: ResourcePath) -> bool:
     return find_at(await hub_client.get(place), "spec", "conflictResolution") == "Overwrite"
+
+
+async def test_a_policy_gives_its_bindings_the_value_of_its_priority_class(
+    hub_client: ClusterClient, space: str
+) -> None:
+    asked = {"priorityClassSource": "KubePriorityClass", "priorityClassName": f"urgent-{space}"}
+    await create(hub_client, config_map("web", namespace=space))
+    await create(hub_client, policy("all", space, config_maps(), schedulePriority=asked))
+    async with detecting(hub_client) as life:
+
+        async def is_told() -> bool:
+            await life.events.flush()
+            told = await hub_client.list_objects(ResourcePath(EVENTS, space))
+            return any("there is no PriorityClass urgent" in each["message"] for each in told)
+
+        await until(is_told)
+        assert await hub_client.find(binding(space)) is None
+    made: Object = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    named = {**made, "metadata": {"name": f"urgent-{space}"}, "value": 1000}
+    await hub_client.create(ResourcePath(PRIORITY_CLASSES), named)
+    async with detecting(hub_client):
+        await until(lambda: follows(hub_client, space, "web", "all"))
+
+    bound = await hub_client.get(binding(space))
+    assert bound["spec"]["schedulePriority"] == {"priority": 1000}

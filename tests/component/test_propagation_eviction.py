@@ -17,13 +17,21 @@ from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client
 from clusterspace.controllers.events import EVENTS, EventRecorder
 from clusterspace.controllers.informers import HubCaches
+from clusterspace.controllers.leases import LEASES
 from clusterspace.errors import Invalid
 from clusterspace.fleet.propagation.eviction import controller
 from clusterspace.fleet.propagation.eviction.controller import Eviction
 from clusterspace.fleet.propagation.eviction.decisions import EvictionSettings
 from clusterspace.fleet.propagation.eviction.taint_policies import ClusterTaintPolicies
-from clusterspace.kube.objects import Object, find_at, with_value, without_value
+from clusterspace.kube.objects import (
+    Object,
+    find_at,
+    with_metadata,
+    with_value,
+    without_value,
+)
 from clusterspace.telemetry import metrics
+from clusterspace.testing.builders import NAMESPACES, namespace
 from clusterspace.testing.crashes import CrashingClient, CrashPoint, Killed
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 from clusterspace.testing.settled import settled
@@ -248,6 +256,40 @@ async def test_nobody_is_evicted_while_more_than_half_look_dead(fleet: Fleet) ->
         await say(fleet, "member2", "Ready", "True")
         await until_equal(lambda: leaves(fleet, web), ["member1"])
         assert are_suspended() == 0
+
+
+async def test_nobody_is_evicted_while_the_agents_of_most_are_not_heard(fleet: Fleet) -> None:
+    # As when the hub suspects itself: it leaves them as Ready as they were.
+    await fleet.hub_client.create(ResourcePath(NAMESPACES), namespace("karmada-cluster"))
+    for name in MEMBERS[:2]:
+        path = ResourcePath(CLUSTERS, name=name)
+        await fleet.change(path, lambda held: with_value(held, "Pull", "spec", "syncMode"))
+        await fleet.hub_client.create(ResourcePath(LEASES, "karmada-cluster"), lease(name))
+    soon = EvictionSettings(is_on=True, each_second=1000, settle_seconds=0, quiet_seconds=0.2)
+    async with running(fleet, soon) as both:
+        web = await fleet.bind("web", {})
+        await fleet.until_told(web, "Success")
+        beside = both.reconciler
+        assert isinstance(beside, Eviction)
+        await until(lambda: bool(beside._why_suspended()))
+        await taint(fleet, "member1", FAILED)
+        await settled()
+        assert await leaves(fleet, web) == []
+
+        path = ResourcePath(LEASES, "karmada-cluster", "member2")
+        for number in range(100):
+            await fleet.change(
+                path, lambda held, n=number: with_metadata(held, labels={"beat": str(n)})
+            )
+            if await leaves(fleet, web):
+                break
+            await asyncio.sleep(0.05)
+        assert await leaves(fleet, web) == ["member1"]
+
+
+def lease(name: str) -> Object:
+    metadata = {"name": name, "namespace": "karmada-cluster"}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
 
 
 async def test_without_the_quorum_it_would_have_been(

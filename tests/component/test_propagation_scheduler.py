@@ -414,3 +414,25 @@ async def test_without_reservations_one_cluster_would_get_more_than_it_can_hold(
     monkeypatch.setattr(Reservations, "apply", lambda _self, candidates, _request: candidates)
 
     assert max((await placed_at_once(fleet)).values()) > 5
+
+
+async def test_of_those_that_wait_the_highest_priority_is_placed_first(fleet: Fleet) -> None:
+    for name in ("member1", "member2"):
+        path = ResourcePath(CLUSTERS, name=name)
+        await fleet.change(
+            path, lambda held: with_value(held, room(1), "status", "resourceSummary")
+        )
+    by_room = {"replicaScheduling": DYNAMIC, **SMALLEST}
+    usual = [await fleet.bind(f"usual-{number}", by_room, replicas=1) for number in range(3)]
+    urgent = [
+        await fleet.bind(
+            f"urgent-{number}", by_room, replicas=1, schedulePriority={"priority": 100}
+        )
+        for number in range(2)
+    ]
+    # There is room for two, and all of them wait when the scheduler starts.
+    async with running_scheduler(fleet.hub_client):
+        for place in urgent:
+            await fleet.until_told(place, "Success")
+        for place in usual:
+            await fleet.until_told(place, "Unschedulable")

@@ -22,7 +22,7 @@ from random import Random
 from typing import Any
 
 import msgspec
-from tests.robustness.exclusive_part import BUG, LEASE_SECONDS, MARGIN_SECONDS
+from tests.robustness.exclusive_part import BUG, LEASE_SECONDS, MARGIN_SECONDS, QUIET_SECONDS
 from tests.robustness.freezing_fleet import with_all_deletions_approved
 
 from clusterspace.apis.clusters import CLUSTERS, WORKS
@@ -249,7 +249,7 @@ class ExclusiveFleet:
         cut = [victim, other] if fault == MOST_CUT else [victim]
         await self._strike(fault, victim, cut, random)
         if fault == MOST_CUT:
-            await self._until_looks_dead(cut)
+            await asyncio.sleep(QUIET_SECONDS + 1)
         await edit(self.hub, ResourcePath(CLUSTERS, name=victim), tainted)
         moved = [each for each in EXCLUSIVES if victim in before[each]]
         if fault in (CUT, FLAPS, KILLED, FROZEN, NEW_LEADER) and random.random() < 0.7:
@@ -308,12 +308,6 @@ class ExclusiveFleet:
             self.links[victim].cut()
             self.agents[victim][-1].send_signal(signal.SIGSTOP)
 
-    async def _until_looks_dead(self, names: list[str]) -> None:
-        for name in names:
-            with suppress(AssertionError):
-                await until_ready_is(self.fleet, name, "Unknown", 10.0)
-        await asyncio.sleep(0.5)
-
     async def _run_elsewhere(self, workloads: list[str], victim: str) -> bool:
         return all([(await self.running(each)) - {victim} for each in workloads])
 
@@ -327,13 +321,6 @@ class ExclusiveFleet:
 
     def _set_clock(self, member: str, offset: float) -> None:
         (self.fleet.directory / member / "clock").write_text(str(offset))
-
-
-async def until_ready_is(fleet: Fleet, name: str, status: str, seconds: float) -> None:
-    async def is_so() -> bool:
-        return (await fleet.ready(name))[0] == status
-
-    await until(is_so, seconds)
 
 
 def tainted(cluster: Object) -> Object:

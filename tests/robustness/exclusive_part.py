@@ -33,11 +33,17 @@ from clusterspace.testing.stage import SOON_UNKNOWN, quick
 BUG = "CLUSTERSPACE_PLANTED_BUG"
 NO_LEASE, NO_QUORUM, STALE_WORK = "no lease", "no quorum", "stale work"
 LEASE_SECONDS = 3.0
+QUIET_SECONDS = 4.0
 MARGIN_SECONDS = 10.0
 """For a busy machine, and for an agent that has to be started, or takes another's place."""
 LEADERSHIP = LeaseTimings(lease_seconds=6.0, renew_seconds=4.5, retry_seconds=0.5)
 EVICTIONS = EvictionSettings(
-    is_on=True, each_second=100, grace_seconds=3, settle_seconds=0.5, margin_seconds=MARGIN_SECONDS
+    is_on=True,
+    each_second=100,
+    grace_seconds=3,
+    settle_seconds=0.5,
+    quiet_seconds=QUIET_SECONDS,
+    margin_seconds=MARGIN_SECONDS,
 )
 
 

@@ -49,6 +49,28 @@ class QueueObserver(Protocol):
         ...
 
 
+class _Prioritized(Generic[Key]):
+    """Keys in the order of their priority, the highest first; among equals the first come first."""
+
+    def __init__(self, priority_of: Callable[[Key], int]) -> None:
+        self._priority_of = priority_of
+        self._heap: list[tuple[int, int, Key]] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def append(self, key: Key) -> None:
+        self._count += 1  # no two are equal up to here: keys themselves are never compared
+        heappush(self._heap, (-self._priority_of(key), self._count, key))
+
+    def popleft(self) -> Key:
+        return heappop(self._heap)[2]
+
+    def clear(self) -> None:
+        self._heap.clear()
+
+
 class WorkQueue(Generic[Key]):
     """Keys to be worked on, each by one worker at a time.
 
@@ -61,11 +83,23 @@ class WorkQueue(Generic[Key]):
     Iteration ends when the queue was shut down and nothing is left to take.
     """
 
-    def __init__(self, clock: Clock, delays: Delays, observer: QueueObserver | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        delays: Delays,
+        observer: QueueObserver | None = None,
+        priority_of: Callable[[Key], int] | None = None,
+    ) -> None:
+        """Hand out keys in the order in which they come; with priorities, the highest first.
+
+        A key has the priority that it has when it becomes ready.
+        """
         self._clock = clock
         self._delays = delays
         self._observer = observer
-        self._ready: deque[Key] = deque()
+        self._ready: deque[Key] | _Prioritized[Key] = (
+            deque() if priority_of is None else _Prioritized(priority_of)
+        )
         # The times of the metrics are at the same time the sets that the invariants speak of.
         self._wanted_since: dict[Key, float] = {}
         self._worked_on_since: dict[Key, float] = {}

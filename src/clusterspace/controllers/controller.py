@@ -166,6 +166,10 @@ class Reconciler(ABC):
         """Bring one object to where it should be."""
         ...
 
+    def priority_of(self, request: Request) -> int:
+        """Return how urgent an object is: of those that wait, the highest goes first."""
+        return 0
+
     def tasks(self) -> Tasks:
         """Return the tasks that have to run beside its attempts, by their names in logs."""
         return {}
@@ -234,6 +238,7 @@ class Controller:
         clock: Clock,
         random: Random,
         settings: ControllerSettings | None = None,
+        priority_of: Callable[[Request], int] | None = None,
     ) -> None:
         self.name = name
         self._reconcile = reconcile
@@ -243,7 +248,7 @@ class Controller:
         self._sources: list[Source] = []
         retry = (self._settings.first_retry_seconds, self._settings.longest_retry_seconds)
         self._queue = WorkQueue[Request](
-            clock, lambda: clocks.jittered(*retry, random), QueueMetrics(name)
+            clock, lambda: clocks.jittered(*retry, random), QueueMetrics(name), priority_of
         )
 
     @classmethod
@@ -252,8 +257,14 @@ class Controller:
         settings = ControllerSettings(
             workers=reconciler.workers, longest_retry_seconds=reconciler.longest_retry_seconds
         )
+        has_priorities = type(reconciler).priority_of is not Reconciler.priority_of
         controller = cls(
-            reconciler.name, reconciler.reconcile, clock=clock, random=random, settings=settings
+            reconciler.name,
+            reconciler.reconcile,
+            clock=clock,
+            random=random,
+            settings=settings,
+            priority_of=reconciler.priority_of if has_priorities else None,
         )
         for watch in reconciler.watches():
             controller.watch(watch)

@@ -31,6 +31,22 @@ async def test_keys_are_taken_in_the_order_they_were_added():
     assert await take_ready(queue) == ["a", "b", "c"]
 
 
+async def test_with_priorities_the_highest_is_taken_first_and_of_equals_the_first():
+    priorities = {"b": 7, "d": -1, "e": 7}
+    queue = WorkQueue[str](ManualClock(), doubling, priority_of=lambda key: priorities.get(key, 0))
+    for key in "abcde":
+        queue.add(key)
+
+    assert await take_ready(queue) == ["b", "e", "a", "c", "d"]
+    queue.add("b")
+    queue.done("b")
+    queue.add("x")
+    assert await take_ready(queue) == ["b", "x"]
+    queue.add("y")
+    queue.shut_down(drain=False)
+    assert len(queue) == 0
+
+
 async def test_a_key_added_twice_is_taken_once():
     queue = make_queue()
     queue.add("a")

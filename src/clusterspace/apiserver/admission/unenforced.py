@@ -96,9 +96,6 @@ def _asks(value: Any, path: tuple[str, ...], wanted: str) -> bool:
 
 _POLICY_FIELDS: Final = (
     UnheededField(
-        ("spec", "schedulePriority"), "bindings are scheduled in the order in which they come"
-    ),
-    UnheededField(
         ("spec", "placement", "workloadAffinity"),
         "workloads are placed without regard to each other",
     ),

@@ -20,6 +20,7 @@ Controllers, each with the decisions it takes; a folder where those are many:
 What they share:
     templates.py     which objects are templates, the caches that follow them, the states sent
     bindings.py      which policy claims a template; its one binding: claim, owner, clusters
+    heartbeats.py    when the agents of Pull clusters were last heard
     overrides.py     what changes in a manifest on its way to one cluster
 
 For people:

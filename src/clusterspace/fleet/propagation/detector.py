@@ -38,6 +38,7 @@ from clusterspace.controllers.controller import (
     RequeueAfter,
     Result,
     Watch,
+    nothing,
 )
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, Update
@@ -67,6 +68,7 @@ from clusterspace.fleet.propagation.templates import (
 from clusterspace.kube.objects import (
     Object,
     finalizers_of,
+    find_at,
     is_being_deleted,
     labels_of,
     namespace_of,
@@ -74,6 +76,9 @@ from clusterspace.kube.objects import (
     with_finalizer,
     with_metadata,
 )
+from clusterspace.kube.resources import GroupVersionResource
+
+PRIORITY_CLASSES: Final = GroupVersionResource("scheduling.k8s.io", "v1", "priorityclasses")
 
 BEHIND_SECONDS: Final = 1.0
 """How long to wait for a cache that the hub has just shown to be behind."""
@@ -106,6 +111,7 @@ class Detector(Reconciler):
         self._cluster_overrides = caches.informer(CLUSTER_OVERRIDE_POLICIES)
         self._bindings = caches.informer(RESOURCE_BINDINGS)
         self._cluster_bindings = caches.informer(CLUSTER_RESOURCE_BINDINGS)
+        self._priority_classes = caches.informer(PRIORITY_CLASSES)
         self._index = PolicyIndex()
         self._edited: set[TemplateRequest] = set()
         """Templates whose users wrote something that is not in their binding yet.
@@ -122,6 +128,7 @@ class Detector(Reconciler):
             yield Watch(overrides, to=self.templates_awaiting)
         for bindings in (self._bindings, self._cluster_bindings):
             yield Watch(bindings, to=self.template_of_deleted)
+        yield Watch(self._priority_classes, to=nothing)
         yield Watch(self._templates, to=self.edited_template)
         yield Watch(self._templates, to=remarked_template, settle_seconds=OWN_MARKS_SECONDS)
 
@@ -177,6 +184,10 @@ class Detector(Reconciler):
                 if (f"{namespace}/{name}" if namespace else name) not in overrides:
                     self._warn(template, policy, f"waits for the override policy {name}")
                     return Done()
+        class_name = str(find_at(policy.spec, "schedulePriority", "priorityClassName") or "")
+        if class_name and self._priority_classes.cache.find(class_name) is None:
+            self._warn(template, policy, f"there is no PriorityClass {class_name}")
+            return RequeueAfter(RECHECK_SECONDS)
         # By the version in our cache: when users, or the statuses of members, changed the template
         # since, this is a Conflict, and the next attempt claims what they wrote.
         claimed = with_claim(template, policy.claim)
@@ -195,9 +206,12 @@ class Detector(Reconciler):
     ) -> None:
         """Create the binding of a claimed template, or bring it up to date."""
         path = binding_path(template)
+        class_name = str(find_at(policy.spec, "schedulePriority", "priorityClassName") or "")
+        chosen = self._priority_classes.cache.find(class_name) if class_name else None
+        priority = None if chosen is None else int(chosen.get("value") or 0)
         if binding is None:
             empty = new_binding(template, permanent_id(self._random))
-            desired = bound(empty, template, policy, takes_version=True)
+            desired = bound(empty, template, policy, takes_version=True, priority=priority)
             try:
                 # The name is made of the template's, so whoever creates it twice meets the first.
                 await self._hub.create(path.collection, desired)
@@ -214,7 +228,7 @@ class Detector(Reconciler):
                 owner = f"{placement_text(parent_of(binding))} places it"
             self._warn(template, policy, owner)
             return
-        desired = bound(binding, template, policy, takes_version=takes_version)
+        desired = bound(binding, template, policy, takes_version=takes_version, priority=priority)
         written = await commit(self._hub, path, binding, desired)
         if written is not desired:
             self._report(template, policy)
@@ -332,14 +346,28 @@ _POLICY_FIELDS: Final = (
 """What a binding takes over from its policy as it is."""
 
 _DETECTORS_FIELDS: Final = frozenset(
-    {*_POLICY_FIELDS, "replicas", "replicaRequirements", "suspension", "resource"}
+    {
+        *_POLICY_FIELDS,
+        "replicas",
+        "replicaRequirements",
+        "resource",
+        "schedulePriority",
+        "suspension",
+    }
 )
 
 _SCHEDULING: Final = "scheduling"
 """The one part of a suspension that is the binding's own."""
 
 
-def bound(binding: Object, template: Object, policy: Policy, *, takes_version: bool) -> Object:
+def bound(
+    binding: Object,
+    template: Object,
+    policy: Policy,
+    *,
+    takes_version: bool,
+    priority: int | None = None,
+) -> Object:
     """Return the binding as it is to be while its template follows a policy.
 
     Every new version of a binding is looked at by all who work on it. So it takes the template's
@@ -350,6 +378,7 @@ def bound(binding: Object, template: Object, policy: Policy, *, takes_version: b
     ours: dict[str, Any] = {key: policy.spec.get(key) for key in _POLICY_FIELDS}
     ours["placement"] = ours["placement"] or {}
     ours["propagateDeps"] = True if ours["propagateDeps"] else None
+    ours["schedulePriority"] = None if priority is None else {"priority": priority}
 
     replicas = replicas_in(template)
     if replicas is not None:

@@ -12,6 +12,7 @@ says how far it is.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -56,6 +57,7 @@ from clusterspace.fleet.propagation.eviction.decisions import (
     tolerated_failure,
     with_tasks,
 )
+from clusterspace.fleet.propagation.heartbeats import Heartbeats
 from clusterspace.fleet.propagation.scheduler.demands import is_to_schedule
 from clusterspace.kube.objects import Object, is_being_deleted
 from clusterspace.telemetry import fleet_metrics
@@ -101,6 +103,7 @@ class Eviction(Reconciler):
         self._bindings = caches.informer(RESOURCE_BINDINGS, indexes=indexes)
         self._cluster_bindings = caches.informer(CLUSTER_RESOURCE_BINDINGS, indexes=indexes)
         self._clusters = caches.informer(CLUSTERS)
+        self._heartbeats = Heartbeats(caches, clock)
         self._states: dict[str, ClusterState] = {}
         """What the cache of Clusters says, read once for each state."""
         self._settled_at = clock.monotonic() + settings.settle_seconds
@@ -121,6 +124,7 @@ class Eviction(Reconciler):
         """Return Clusters, and the bindings that are on them."""
         # First the Clusters: a binding is then looked at with all taints known.
         yield Watch(self._clusters, to=self.bindings_of)
+        yield self._heartbeats.watch
         yield Watch(self._bindings, when=is_of_interest)
         yield Watch(self._cluster_bindings, when=is_of_interest)
 
@@ -242,15 +246,23 @@ class Eviction(Reconciler):
 
     def _why_suspended(self) -> str:
         """Return why nobody may be evicted now: whatever looks wrong, it may be us."""
-        if self._clusters.is_stale:
+        if self._clusters.is_stale or self._heartbeats.are_stale:
             return "nothing is heard of the clusters"
-        if why := look_dead(self._states.values()):
+        if why := look_dead(self._seen_states()):
             # And for a while after: some are heard again sooner than others.
             self._settled_at = self._clock.monotonic() + self._settings.settle_seconds
             return why
         if self._clock.monotonic() < self._settled_at:
             return "the controllers have just started, or most of the fleet looked dead just now"
         return ""
+
+    def _seen_states(self) -> Iterable[ClusterState]:
+        """Return the clusters as they look; one whose agent is not heard is not ready, either."""
+        for name, state in self._states.items():
+            has_lease = state.is_pull and self._heartbeats.find(name) is not None
+            silence = self._heartbeats.silent_seconds(name) if has_lease else 0.0
+            is_heard = silence < self._settings.quiet_seconds
+            yield replace(state, is_ready=state.is_ready and is_heard)
 
     def _suspend(self, why: str) -> None:
         if bool(why) != bool(self._suspended):

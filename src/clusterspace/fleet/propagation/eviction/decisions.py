@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from clusterspace.apis.clusters import conditions_of, taints_of
+from clusterspace.apis.clusters import conditions_of, is_pull, taints_of
 from clusterspace.apis.works import HEALTHY, UNHEALTHY, TargetCluster, clusters_of
 from clusterspace.errors import Malformed, MalformedObject
 from clusterspace.kube.conditions import is_true
@@ -66,6 +66,11 @@ class EvictionSettings:
     """How long a replacement may take to become healthy before the old copy goes all the same."""
     settle_seconds: float = 60.0
     """How long nobody is evicted after a start, and after most of the fleet looked dead."""
+    quiet_seconds: float = 20.0
+    """For how long an agent may not be heard before its cluster counts among those that look dead.
+
+    Half the time after which it is Unknown: when many fall silent, some are noticed later.
+    """
     margin_seconds: float = 60.0
     """How much longer than its lease an exclusive copy of a silent cluster is waited for."""
 
@@ -76,6 +81,7 @@ class ClusterState:
 
     is_ready: bool = False
     is_leaving: bool = False
+    is_pull: bool = False
     taints: tuple[Object, ...] = field(default=(), compare=True)
     """Those with effect NoExecute."""
 
@@ -85,6 +91,7 @@ def state_of(cluster: Object) -> ClusterState:
     return ClusterState(
         is_ready=is_true(conditions_of(cluster), _READY),
         is_leaving=is_being_deleted(cluster),
+        is_pull=is_pull(cluster),
         taints=tuple(each for each in taints_of(cluster) if each.get("effect") == NO_EXECUTE),
     )
 

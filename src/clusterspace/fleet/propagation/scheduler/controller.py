@@ -11,6 +11,7 @@ two, the next attempt finds the first done and does the second.
 from collections.abc import Iterable
 from typing import Final
 
+import msgspec
 import structlog
 
 from clusterspace.aio.clocks import Clock
@@ -60,6 +61,21 @@ _RESERVED_LOOK_SECONDS: Final = 15.0
 """When to look again at what found no place while others had room reserved."""
 
 
+class _Priority(msgspec.Struct, gc=False):
+    priority: int = 0
+
+
+class _Spec(msgspec.Struct, gc=False):
+    schedulePriority: _Priority = msgspec.field(default_factory=_Priority)  # noqa: N815 - the wire's
+
+
+class _Head(msgspec.Struct, gc=False):
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+_head_decoder: Final = msgspec.json.Decoder(_Head)
+
+
 class Scheduler(Reconciler):
     """Gives every binding its clusters."""
 
@@ -77,13 +93,15 @@ class Scheduler(Reconciler):
         self._reservations = Reservations(clock)
         self._waiting: set[Request] = set()
         """Bindings for which no place was found: they alone care how full clusters are."""
+        self._priorities: dict[Request, int] = {}
+        """Of bindings that have one, other than 0."""
         self._overwritten: dict[Request, frozenset[str]] = {}
         """Versions of each binding that we have replaced, and that the cache may still have."""
 
     def watches(self) -> Iterable[Watch]:
         """Return bindings of both kinds, and the clusters they may go to."""
-        yield Watch(self._bindings)
-        yield Watch(self._cluster_bindings)
+        for bindings in (self._bindings, self._cluster_bindings):
+            yield Watch(bindings, when=self.notes_priority)
         yield Watch(self._clusters, to=self.affected_by)
 
     async def reconcile(self, request: Request) -> Result:
@@ -134,6 +152,23 @@ class Scheduler(Reconciler):
         self._waiting.add(request)
         # Nothing tells when what others have reserved comes to nothing.
         return RequeueAfter(_RESERVED_LOOK_SECONDS) if self._reservations else Done()
+
+    def notes_priority(self, update: Update) -> bool:
+        """Take in the priority of a binding, before it is put in line; it is looked at in any case.
+
+        Kept apart from the cache: a cluster that changes puts thousands in line at once.
+        """
+        request = request_for(update.key)
+        head = None if update.after is None else _head_decoder.decode(update.after)
+        if head is None or not head.spec.schedulePriority.priority:
+            self._priorities.pop(request, None)
+        else:
+            self._priorities[request] = head.spec.schedulePriority.priority
+        return True
+
+    def priority_of(self, request: Request) -> int:
+        """Return the priority that the policy of a binding gives it."""
+        return self._priorities.get(request, 0)
 
     def affected_by(self, update: Update) -> Iterable[Request]:
         """Map a Cluster to the bindings to look at again because it changed.

@@ -177,6 +177,7 @@ class BindingWorks(Reconciler):
         """Return all that Works are made of; and Works, which nobody else should change."""
         for bindings in (self._bindings, self._cluster_bindings):
             yield Watch(bindings, when=more_than_status_changed)
+        yield self._proofs.heartbeats.watch
         yield Watch(self._works, to=binding_of_strayed)
         yield Watch(self._works, to=self.binding_of_misplaced)
         yield Watch(self._clusters, to=self.bindings_in_cluster, when=has_new_traits)

@@ -10,7 +10,6 @@ runs faster than the other by more than the margin allows for.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from clusterspace.aio.clocks import Clock
@@ -25,8 +24,9 @@ from clusterspace.apis.exclusive import (
 from clusterspace.apis.works import cluster_of, manifests_of
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client
-from clusterspace.controllers.informers import HubCaches, Update
+from clusterspace.controllers.informers import HubCaches
 from clusterspace.controllers.leases import LEASES
+from clusterspace.fleet.propagation.heartbeats import Heartbeats
 from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import Object, is_being_deleted, name_of, resource_version_of
 
@@ -41,12 +41,6 @@ LOOK_SECONDS: Final = 5.0
 _READY: Final = "Ready"
 
 
-@dataclass(frozen=True, slots=True)
-class _Heartbeat:
-    version: str
-    seen_at: float
-
-
 class StopProofs:
     """What proves that a copy has stopped on a cluster that cannot be asked."""
 
@@ -57,9 +51,7 @@ class StopProofs:
         self._clock = clock
         self._margin = margin_seconds
         self._clusters = caches.informer(CLUSTERS)
-        self._leases = caches.informer(LEASES, CLUSTER_NAMESPACE)
-        self._heartbeats: dict[str, _Heartbeat] = {}
-        self._leases.add_handler(self._lease_changed)
+        self.heartbeats = Heartbeats(caches, clock)
 
     async def why_not_stopped(self, work: Object) -> str:
         """Return why the copy of a Work that was withdrawn may still run; empty when it cannot.
@@ -79,7 +71,7 @@ class StopProofs:
         # Live, and after the Work was seen to be on its way out. Were it read before, the agent
         # could renew in between, find its Work still wanted, and start the copy again.
         lease = await self._hub.find(ResourcePath(LEASES, CLUSTER_NAMESPACE, name))
-        known = self._heartbeats.get(name)
+        known = self.heartbeats.find(name)
         promised = None if lease is None else promised_seconds(lease)
         if lease is None or known is None or promised is None:
             return (
@@ -99,7 +91,7 @@ class StopProofs:
 
     def _why_not_trusted(self) -> str:
         """Return why silence may be ours: most of the fleet is silent, or we hear nothing."""
-        if self._clusters.is_stale or self._leases.is_stale:
+        if self._clusters.is_stale or self.heartbeats.are_stale:
             return "nothing is heard of the clusters, so silence means nothing"
         clusters = [each for each in self._clusters.cache.objects() if not is_being_deleted(each)]
         quiet = sum(self._is_quiet(each) for each in clusters)
@@ -111,21 +103,8 @@ class StopProofs:
         """Whether a cluster looks dead; by its Lease, too, of which its condition may say less."""
         if not is_true(conditions_of(cluster), _READY):
             return True
-        known = self._heartbeats.get(name_of(cluster))
-        is_silent = known is None or self._clock.monotonic() - known.seen_at > self._margin
+        is_silent = self.heartbeats.silent_seconds(name_of(cluster)) > self._margin
         return is_pull(cluster) and is_silent
-
-    def _lease_changed(self, update: Update) -> None:
-        """Note when a Lease was seen to be renewed, by our own clock: theirs is not looked at."""
-        name = update.key.rpartition("/")[2]
-        lease = update.decode_after()
-        if lease is None:
-            self._heartbeats.pop(name, None)
-            return
-        version = resource_version_of(lease)
-        known = self._heartbeats.get(name)
-        if known is None or known.version != version:
-            self._heartbeats[name] = _Heartbeat(version, self._clock.monotonic())
 
 
 def _only_by_itself(name: str, work: Object, cluster: Object | None) -> str:
