@@ -45,8 +45,8 @@ CREATES_AT_ONCE = 16
 PADDING = 500
 PATIENCE = 600.0
 REST_SECONDS = 10.0
-ACCOUNTS = GroupVersionResource("", "v1", "serviceaccounts")
-PATH = "/api/v1/namespaces/default/serviceaccounts"
+TEMPLATES = GroupVersionResource("", "v1", "podtemplates")
+PATH = "/api/v1/namespaces/default/podtemplates"
 
 
 # -- the members -----------------------------------------------------------------------------------
@@ -74,25 +74,29 @@ async def _serve_members(directory: Path, members: Sequence[str], pipe: Pipe) ->
 
 
 async def _fill(settings: ConnectionSettings) -> None:
-    place, numbers = ResourcePath(ACCOUNTS, "default"), iter(range(OBJECTS))
+    place, numbers = ResourcePath(TEMPLATES, "default"), iter(range(OBJECTS))
     async with open_client(settings) as member:
 
         async def create() -> None:
             for number in numbers:
-                await member.create(place, _account(number))
+                await member.create(place, _template(number))
 
         async with asyncio.TaskGroup() as group:
             for _ in range(CREATES_AT_ONCE):
                 group.create_task(create())
 
 
-def _account(number: int) -> Object:
+def _template(number: int) -> Object:
     metadata = {
-        "name": f"account-{number:05}",
+        "name": f"template-{number:05}",
         "labels": {"team": f"team-{number % 10}"},
-        "annotations": {"number": str(number * 7919 % 10007), "padding": "x" * PADDING},
+        "annotations": {"number": str(number * 7919 % 10007)},
     }
-    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+    inner = {
+        "metadata": {"annotations": {"padding": "x" * PADDING}},
+        "spec": {"containers": [{"name": "main", "image": "web:1"}]},
+    }
+    return {"apiVersion": "v1", "kind": "PodTemplate", "metadata": metadata, "template": inner}
 
 
 @contextmanager
@@ -200,10 +204,9 @@ def main() -> None:
             empty = usage_of([fleet]).resident_bytes
             measure_lists(directory, fleet, names)
             full = usage_of([fleet]).resident_bytes
-            print(
-                f"  fleet API server: {empty / 1e6:.0f} MB before, {full / 1e6:.0f} MB behind it, "
-            )
-            print(f"  {(full - empty) / objects / 1e3:.2f} KB for each object of the members")
+            print(f"  fleet API server: {empty / 1e6:.0f} MB before", end="")
+            print(f", {full / 1e6:.0f} MB behind it, ", end="")
+            print(f"{(full - empty) / objects / 1e3:.2f} KB for each object of the members")
             parties = {"hub": hub.processes, "fleet API server": (fleet,), "members": members}
             before = {name: usage_of(ids).cpu_seconds for name, ids in parties.items()}
             time.sleep(REST_SECONDS)
