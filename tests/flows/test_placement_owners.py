@@ -142,14 +142,14 @@ async def story(site: PlacementSite, seed: int, number_of_owners: int) -> None:
     async def is_settled() -> bool:
         return not await problems()
 
-    await until(is_settled, 60, explain=problems)
+    await until(is_settled, 180, explain=problems)
     # Owners go, in any order, and whoever is left has what they had.
     random.shuffle(owners)
     while owners:
         going, owners[:] = owners[: 1 + len(owners) // 2], owners[1 + len(owners) // 2 :]
         for each in going:
             await site.delete(path_for(each))
-        await until(is_settled, 60, explain=problems)
+        await until(is_settled, 180, explain=problems)
     await site.delete(ResourcePath(NAMESPACES, "", space))
 
 
