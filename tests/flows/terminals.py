@@ -83,7 +83,12 @@ class Terminal:
         output = self._directory / ".output"
         with output.open("wb") as file:
             process = self._start(f"{_REMEMBER}\n{commands}", file.fileno())
-            code = process.wait(timeout=self._patience)
+            try:
+                code = process.wait(timeout=self._patience)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                raise
         return code, output.read_text()
 
     def _start(self, commands: str, output: int) -> subprocess.Popen[bytes]:
@@ -124,7 +129,12 @@ class Terminal:
     @staticmethod
     def _end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
         os.killpg(process.pid, number)
-        process.wait(timeout=PATIENCE_SECONDS)
+        try:
+            process.wait(timeout=PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # the page fails, and nothing outlives it
+            process.wait()
+            raise
 
 
 def _only_looks(commands: str) -> bool:

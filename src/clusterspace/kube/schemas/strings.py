@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from datetime import date
 from functools import cache, lru_cache
+from itertools import groupby
 from typing import Final
 
 from clusterspace.errors import MalformedSchema
@@ -157,17 +158,22 @@ class _Translation:
 def _category_ranges(category: str, negated: bool) -> str:
     """Return the characters of a Unicode category (`L`, `Nd`) as ranges for a class."""
     ranges: list[str] = []
-    start = -1
-    for number in range(sys.maxunicode + 2):
-        inside = number <= sys.maxunicode and negated != unicodedata.category(
-            chr(number)
-        ).startswith(category)
-        if inside and start < 0:
-            start = number
-        elif not inside and start >= 0:
-            ranges.append(f"\\U{start:08x}-\\U{number - 1:08x}")
-            start = -1
+    for inside, group in groupby(_runs(), lambda run: run[0].startswith(category) != negated):
+        runs = list(group)
+        if inside:
+            ranges.append(f"\\U{runs[0][1]:08x}-\\U{runs[-1][2]:08x}")
     return "".join(ranges)
+
+
+@cache
+def _runs() -> tuple[tuple[str, int, int], ...]:
+    """Return all of Unicode as runs of one category: first and last character of each."""
+    runs, start = list[tuple[str, int, int]](), 0
+    for category, run in groupby(map(unicodedata.category, map(chr, range(sys.maxunicode + 1)))):
+        behind = start + sum(1 for _ in run)
+        runs.append((category, start, behind - 1))
+        start = behind
+    return tuple(runs)
 
 
 # Formats: those that Kubernetes checks in custom resources, by name. A format that is not here is

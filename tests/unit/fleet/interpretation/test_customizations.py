@@ -105,10 +105,7 @@ async def test_a_script_that_nothing_interrupts_is_ended_with_its_process() -> N
             await worker.call(endless, "F")
         await worker.close()
         worker = LuaWorker(answer_seconds=30)
-        assert await worker.call("function F(a) return a end", "F", SITE["spec"]["size"]) == (
-            3,
-            None,
-        )
+        assert await worker.call("function F(a) return a end", "F", 3) == (3, None)
     finally:
         await worker.close()
 
