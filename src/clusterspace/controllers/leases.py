@@ -208,8 +208,16 @@ class LeaderElection:
             async with asyncio.TaskGroup() as group:
                 renewing = group.create_task(self._keep_renewing(), name=f"renew {self._path}")
                 working = group.create_task(do_work(), name="leader's work")
-                working.add_done_callback(lambda _: renewing.cancel())
+                # Waited for in here, and not by the group on its way out: that would forget to say
+                # of a cancellation whether it was its own.
+                await asyncio.wait((working,))
+                renewing.cancel()
         except BaseExceptionGroup as failures:
+            # Who is told to end while the work of a lost lease still clears up ends: a group keeps
+            # that to itself, and whoever leads again after a loss would do so for ever.
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise asyncio.CancelledError from failures
             raise failures.exceptions[0] from None  # the first is the reason
         finally:
             await self._release()

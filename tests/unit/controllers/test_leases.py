@@ -115,6 +115,32 @@ async def test_a_leader_that_cannot_renew_stops_before_others_may_start():
         await first.task
 
 
+async def test_who_is_stopped_in_the_moment_the_lease_is_lost_stops():
+    hub_client, clock = HubInMemory(), ManualClock()
+    leaving = asyncio.Event()
+
+    async def work(epoch: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await leaving.wait()
+
+    candidacy = Candidacy(PLACE, "a")
+    election = LeaderElection(hub_client, candidacy, clock=clock, random=Random(1))
+    leading = asyncio.create_task(election.lead(work))
+    await clock.advance(1)
+    hub_client.failure = DOWN
+    await clock.advance(13)
+    assert not election.is_leader
+
+    leading.cancel()  # the process is told to end, while its work still clears up
+    await settle()
+    leaving.set()
+
+    with pytest.raises(asyncio.CancelledError):
+        await leading
+
+
 async def test_a_short_outage_changes_nothing():
     hub_client, clock = HubInMemory(), ManualClock()
     first = Process("a", hub_client, clock)
