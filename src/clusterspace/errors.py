@@ -52,6 +52,7 @@
     ├── CannotMigrate                a plan that is not carried out, or not further, and why
     ├── CannotInstall                an API server that cannot be made the hub, and why
     ├── UnusableStatement            SQL that is not run, or was ended, and why
+    ├── ScriptFailed                 a script of a customization did not do what it is for
     ├── BlindWrite                   a write of ours that could undo what somebody else wrote
     ├── MixedCommit                  spec and status were changed in one go
     ├── LeadershipLost               somebody else leads now, or may

@@ -53,6 +53,7 @@ WITHOUT_STEPS = (
     "README.md",
     "comparison.md",
     "fleet-verbs.md",
+    "guides/failover.md",
     "guides/moves.md",
     "guides/sizing.md",
     "migration-proofs.md",

@@ -36,6 +36,8 @@ async def many_lives(site: PlacementSite, seed: int) -> AsyncGenerator[list[int]
             write = random.randint(1, 60 + 2 * len(site.members))
             dying = CrashingClient(site.hub, CrashPoint(write, is_after=random.random() < 0.5))
             async with running(site, dying) as tasks:
+                for each in tasks:  # several may try to write when the process is dead
+                    each.add_done_callback(lambda task: task.cancelled() or task.exception())
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             lives.append(write)
 

@@ -607,7 +607,11 @@ class MemberAccess:
         rights = {key: desired[key] for key in ("rules", "subjects") if key in desired}
         owners = metadata_of(desired).get("ownerReferences")
         repaired = with_metadata({**present, **rights}, ownerReferences=owners)
-        return await commit(self._member, path, present, repaired)
+        try:
+            return await commit(self._member, path, present, repaired)
+        except NotFound:
+            # It was of a membership that has ended, and went with it in this very moment.
+            return await self._journal.ensure(MEMBER, self._member, path, desired)
 
     async def _plainly(self, asked: Awaitable[_Value]) -> _Value:
         """Await an answer of the member, and say in plain words when it refuses us as such."""

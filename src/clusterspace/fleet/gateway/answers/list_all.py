@@ -383,8 +383,9 @@ class _Walk:
             last = context.fleet.last_lists.find(
                 question, wanted=asked.version, exactly=asked.match == EXACT
             )
-            # Of a part an informer would take the rest for deleted.
-            if last is None or (self._is_for_reflector and not last.is_whole):
+            # A part would pass for the whole at the version that it names: whoever goes on from
+            # there never hears of the rest.
+            if last is None or not last.is_whole:
                 continue
             if context.hold is not None:
                 # It counts as the answer that it stands for would have.
@@ -402,9 +403,8 @@ class _Walk:
                     pages.append(replace(listed, naming=context.labelled(listed.naming)))
             if len(pages) < len(last.pages):
                 continue
-            age = written_age(last.age)
-            found[cluster] = lists.joined(pages, context.subject, age=age)
-            self._ages[cluster] = age if last.is_whole else f"in part, {age}"
+            self._ages[cluster] = written_age(last.age)
+            found[cluster] = lists.joined(pages, context.subject, age=self._ages[cluster])
         return found
 
     def warn_of_last_states(self) -> None:
