@@ -11,7 +11,6 @@ asks all members itself, at once: no server in between could be faster than that
 import asyncio
 import gc
 import http.client
-import multiprocessing
 import os
 import shutil
 import ssl
@@ -20,10 +19,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -31,6 +31,7 @@ from urllib.parse import urlsplit
 from tests.bench.api_servers import running_hub as running_hub_process
 from tests.bench.api_servers import usage_of
 from tests.bench.bench_hub import pod
+from tests.bench.fleet_processes import in_processes
 from tests.component.hub_wire import ADMIN, TOKENS
 
 from clusterspace.aio import event_loop
@@ -49,7 +50,6 @@ from clusterspace.testing.builders import CONFIG_MAPS, PODS, config_map
 MEMBERS = 10
 PAIR = 2
 """As many members as were behind Karmada's search proxy when it took 1,009 ms for one list."""
-MEMBER_PROCESSES = 2
 PODS_EACH = 1_000
 MAPS_EACH = 100
 MAP_BYTES = 100_000
@@ -64,13 +64,23 @@ MAPS_PATH = "/api/v1/namespaces/default/configmaps"
 # -- the members -----------------------------------------------------------------------------------
 
 
-def run_members(directory: Path, members: Sequence[str], pipe: Pipe) -> None:
-    """Run members in this process until the pipe says something."""
+def run_members(
+    fill: Callable[[ConnectionSettings], Awaitable[None]],
+    directory: Path,
+    members: Sequence[str],
+    pipe: Pipe,
+) -> None:
+    """Run members in this process, filled, until the pipe says something."""
     configure(Format.JSON, Level.ERROR, sys.stderr)
-    event_loop.run(_serve_members(directory, members, pipe))
+    event_loop.run(_serve_members(fill, directory, members, pipe))
 
 
-async def _serve_members(directory: Path, members: Sequence[str], pipe: Pipe) -> None:
+async def _serve_members(
+    fill: Callable[[ConnectionSettings], Awaitable[None]],
+    directory: Path,
+    members: Sequence[str],
+    pipe: Pipe,
+) -> None:
     async with AsyncExitStack() as stack:
         for name in members:
             home = directory / name
@@ -79,7 +89,7 @@ async def _serve_members(directory: Path, members: Sequence[str], pipe: Pipe) ->
             tokens.write_text(TOKENS)
             settings = HubSettings(home, port=0, store="memory", token_auth_file=tokens)
             await stack.enter_async_context(running_hub(settings))
-            await _fill(settings_in(home, name))
+            await fill(settings_in(home, name))
         gc.freeze()  # as a member in a process of its own does
         pipe.send(None)
         await asyncio.to_thread(pipe.recv)
@@ -103,27 +113,6 @@ async def _fill(settings: ConnectionSettings) -> None:
 
         await create_all(ResourcePath(PODS, "default"), pods)
         await create_all(ResourcePath(CONFIG_MAPS, "default"), maps)
-
-
-@contextmanager
-def running_members(directory: Path, members: Sequence[str]) -> Generator[tuple[int, ...]]:
-    """Run all members, spread over some processes; yield the ids of those."""
-    spawning = multiprocessing.get_context("spawn")
-    with ExitStack() as stack:
-        waiting: list[Callable[[], object]] = []
-        processes: list[int] = []
-        for number in range(MEMBER_PROCESSES):
-            ours, theirs = spawning.Pipe()
-            share = members[number::MEMBER_PROCESSES]
-            process = spawning.Process(target=run_members, args=(directory, share, theirs))
-            process.start()
-            stack.callback(process.join)
-            stack.callback(process.kill)
-            waiting.append(ours.recv)
-            processes.append(process.pid or 0)
-        for wait_until_ready in waiting:
-            wait_until_ready()
-        yield tuple(processes)
 
 
 def settings_in(directory: Path, name: str) -> ConnectionSettings:
@@ -332,7 +321,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         directory = Path(name)
         hub = stack.enter_context(running_hub_process(directory / "hub"))
-        members = stack.enter_context(running_members(directory, names))
+        members = stack.enter_context(in_processes(partial(run_members, _fill), directory, names))
         kubeconfig = directory / "hub" / "kubeconfig"
         fleet = stack.enter_context(
             running_fleet(directory / "fleet", kubeconfig, "--cache-mib", "0")

@@ -8,8 +8,6 @@ say how many there are (100 x 1,000). All of them share the processors of this m
 """
 
 import asyncio
-import gc
-import multiprocessing
 import os
 import shutil
 import statistics
@@ -18,29 +16,24 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AsyncExitStack, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import cycle
-from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 
 from tests.bench.api_servers import running_hub as running_hub_process
 from tests.bench.api_servers import usage_of
-from tests.bench.bench_fleet import join_all, lister_in, settings_in
-from tests.component.hub_wire import TOKENS
+from tests.bench.bench_fleet import join_all, lister_in, run_members
+from tests.bench.fleet_processes import in_processes
 
-from clusterspace.aio import event_loop
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.clients import open_client
-from clusterspace.roots.hub import running_hub
-from clusterspace.roots.settings import HubSettings
-from clusterspace.telemetry.logs import Format, Level, configure
 
 MEMBERS = int(os.environ.get("CLUSTERSPACE_BENCH_MEMBERS", "100"))
 OBJECTS = int(os.environ.get("CLUSTERSPACE_BENCH_OBJECTS", "1000"))
-MEMBER_PROCESSES = 2
 CREATES_AT_ONCE = 16
 PADDING = 500
 PATIENCE = 600.0
@@ -50,27 +43,6 @@ PATH = "/api/v1/namespaces/default/podtemplates"
 
 
 # -- the members -----------------------------------------------------------------------------------
-
-
-def run_members(directory: Path, members: Sequence[str], pipe: Pipe) -> None:
-    """Run members in this process until the pipe says something."""
-    configure(Format.JSON, Level.ERROR, sys.stderr)
-    event_loop.run(_serve_members(directory, members, pipe))
-
-
-async def _serve_members(directory: Path, members: Sequence[str], pipe: Pipe) -> None:
-    async with AsyncExitStack() as stack:
-        for name in members:
-            home = directory / name
-            home.mkdir()
-            tokens = home / "tokens.csv"
-            tokens.write_text(TOKENS)
-            settings = HubSettings(home, port=0, store="memory", token_auth_file=tokens)
-            await stack.enter_async_context(running_hub(settings))
-            await _fill(settings_in(home, name))
-        gc.freeze()  # as a member in a process of its own does
-        pipe.send(None)
-        await asyncio.to_thread(pipe.recv)
 
 
 async def _fill(settings: ConnectionSettings) -> None:
@@ -97,27 +69,6 @@ def _template(number: int) -> Object:
         "spec": {"containers": [{"name": "main", "image": "web:1"}]},
     }
     return {"apiVersion": "v1", "kind": "PodTemplate", "metadata": metadata, "template": inner}
-
-
-@contextmanager
-def running_members(directory: Path, members: Sequence[str]) -> Generator[tuple[int, ...]]:
-    """Run all members, spread over some processes; yield the ids of those."""
-    spawning = multiprocessing.get_context("spawn")
-    with ExitStack() as stack:
-        waiting: list[Callable[[], object]] = []
-        processes: list[int] = []
-        for number in range(MEMBER_PROCESSES):
-            ours, theirs = spawning.Pipe()
-            share = members[number::MEMBER_PROCESSES]
-            process = spawning.Process(target=run_members, args=(directory, share, theirs))
-            process.start()
-            stack.callback(process.join)
-            stack.callback(process.kill)
-            waiting.append(ours.recv)
-            processes.append(process.pid or 0)
-        for wait_until_ready in waiting:
-            wait_until_ready()
-        yield tuple(processes)
 
 
 @contextmanager
@@ -194,7 +145,7 @@ def main() -> None:
         directory = Path(home)
         hub = stack.enter_context(running_hub_process(directory / "hub"))
         started = time.perf_counter()
-        members = stack.enter_context(running_members(directory, names))
+        members = stack.enter_context(in_processes(partial(run_members, _fill), directory, names))
         resident = usage_of(members).resident_bytes
         print(f"{MEMBERS:,} members x {OBJECTS:,} objects", end="")
         print(f" made in {time.perf_counter() - started:.0f} s; ", end="")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AsyncExitStack, ExitStack, contextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, contextmanager
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 
@@ -19,21 +19,26 @@ from clusterspace.roots.settings import SimSettings
 from clusterspace.roots.sim import running_sim
 from clusterspace.telemetry.logs import Format, Level, configure
 
-SIM_PROCESSES = 2
+MEMBER_PROCESSES = 2
 SERIES = re.compile(r"^(\w+)(\{[^}]*\})? (\S+)$", re.MULTILINE)
 
 
 @contextmanager
-def running_sims(directory: Path, members: Sequence[str]) -> Generator[tuple[int, ...]]:
-    """Run simulated members, spread over some processes; yield the ids of those."""
+def in_processes(
+    run: Callable[[Path, Sequence[str], Pipe], None], directory: Path, members: Sequence[str]
+) -> Generator[tuple[int, ...]]:
+    """Run members, spread over some processes; yield the ids of those.
+
+    `run` serves its share until the pipe says something, and says itself when they are ready.
+    """
     spawning = multiprocessing.get_context("spawn")
     with ExitStack() as stack:
         waiting: list[Callable[[], object]] = []
         processes: list[int] = []
-        for number in range(SIM_PROCESSES):
+        for number in range(MEMBER_PROCESSES):
             ours, theirs = spawning.Pipe()
-            share = members[number::SIM_PROCESSES]
-            process = spawning.Process(target=_run_sims, args=(directory, share, theirs))
+            share = members[number::MEMBER_PROCESSES]
+            process = spawning.Process(target=run, args=(directory, share, theirs))
             process.start()
             stack.callback(process.join)
             stack.callback(process.kill)
@@ -42,6 +47,13 @@ def running_sims(directory: Path, members: Sequence[str]) -> Generator[tuple[int
         for wait_until_ready in waiting:
             wait_until_ready()
         yield tuple(processes)
+
+
+def running_sims(
+    directory: Path, members: Sequence[str]
+) -> AbstractContextManager[tuple[int, ...]]:
+    """Run simulated members, spread over some processes; yield the ids of those."""
+    return in_processes(_run_sims, directory, members)
 
 
 def sim_settings(directory: Path, name: str) -> ConnectionSettings:
