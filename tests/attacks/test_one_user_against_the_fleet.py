@@ -71,7 +71,10 @@ async def is_whole_for_others(site: Site) -> None:
     """Assert that both a person and an informer are shown the member, with nothing missing."""
     for query in ("", "?resourceVersion=0"):
         answer = await site.ask("GET", f"{MAPS}{query}", token=ROOT)
-        assert answer.code == 200, answer.body
+        if answer.code == 503 and answer.body["message"].startswith("3 of 3 clusters"):
+            # All at once, the well ones too: it is this process that was held up.
+            answer = await site.ask("GET", f"{MAPS}{query}", token=ROOT)
+        assert answer.code == 200, answer.body["message"]
         assert answer.warning == ""
         assert f"here.clusterspace.{HOSTILE}" in answer.names
 
