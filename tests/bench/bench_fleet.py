@@ -130,12 +130,13 @@ def kubeconfigs_in(directory: Path) -> list[Path]:
 
 @contextmanager
 def running_fleet(directory: Path, hub_kubeconfig: Path, *options: str) -> Generator[int]:
-    """Run the fleet API server as a user does; yield the id of the process."""
+    """Run the fleet API server as a user does, and end it in good order; yield its process."""
+    (directory / "kubeconfig").unlink(missing_ok=True)
     command = [sys.executable, "-m", "clusterspace", "fleet", "--port", "0", *options]
     command += ["--allow-member-cidrs", "127.0.0.0/8", "--impersonate-masters"]
     identity = hub_kubeconfig.parent / "parts" / "fleet" / "kubeconfig"
     command += ["--hub-kubeconfig", str(identity), "--data-dir", str(directory)]
-    with (directory.parent / f"{directory.name}.log").open("wb") as log:
+    with (directory.parent / f"{directory.name}.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         deadline = time.monotonic() + PATIENCE
@@ -145,7 +146,7 @@ def running_fleet(directory: Path, hub_kubeconfig: Path, *options: str) -> Gener
             time.sleep(0.05)
         yield process.pid
     finally:
-        process.kill()
+        process.terminate()
         process.wait()
 
 

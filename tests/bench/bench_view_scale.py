@@ -11,19 +11,22 @@ import asyncio
 import os
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import cycle
 from pathlib import Path
 
 from tests.bench.api_servers import running_hub as running_hub_process
 from tests.bench.api_servers import usage_of
-from tests.bench.bench_fleet import join_all, lister_in, run_members
+from tests.bench.bench_fleet import (
+    join_all,
+    lister_in,
+    run_members,
+    running_fleet,
+)
 from tests.bench.fleet_processes import in_processes
 
 from clusterspace.client.requests import ResourcePath
@@ -38,6 +41,8 @@ CREATES_AT_ONCE = 16
 PADDING = 500
 PATIENCE = 600.0
 REST_SECONDS = 10.0
+PATIENT = ("--list-timeout", "30")
+"""Fifty members share a process, and all share this machine: they may take their time."""
 TEMPLATES = GroupVersionResource("", "v1", "podtemplates")
 PATH = "/api/v1/namespaces/default/podtemplates"
 
@@ -69,29 +74,6 @@ def _template(number: int) -> Object:
         "spec": {"containers": [{"name": "main", "image": "web:1"}]},
     }
     return {"apiVersion": "v1", "kind": "PodTemplate", "metadata": metadata, "template": inner}
-
-
-@contextmanager
-def running_fleet(directory: Path, hub: Path) -> Generator[int]:
-    """Run the fleet API server as a user does, and end it in good order; yield its process."""
-    (directory / "kubeconfig").unlink(missing_ok=True)
-    # Fifty members share a process, and all share this machine: they may take their time.
-    command = [sys.executable, "-m", "clusterspace", "fleet", "--port", "0", "--list-timeout", "30"]
-    command += ["--allow-member-cidrs", "127.0.0.0/8", "--impersonate-masters"]
-    identity = hub / "parts" / "fleet" / "kubeconfig"
-    command += ["--hub-kubeconfig", str(identity), "--data-dir", str(directory)]
-    with (directory.parent / f"{directory.name}.log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        deadline = time.monotonic() + PATIENCE
-        while not (directory / "kubeconfig").exists():
-            assert process.poll() is None, "the fleet API server ended at once"
-            assert time.monotonic() < deadline, "the fleet API server is not ready"
-            time.sleep(0.02)
-        yield process.pid
-    finally:
-        process.terminate()
-        process.wait()
 
 
 # -- what is measured ------------------------------------------------------------------------------
@@ -151,7 +133,8 @@ def main() -> None:
         print(f" made in {time.perf_counter() - started:.0f} s; ", end="")
         print(f"members have {resident / 1e6:.0f} MB, {resident / objects / 1e3:.1f} KB an object")
         asyncio.run(join_all(directory, directory / "hub", names))
-        with running_fleet(directory / "fleet", directory / "hub") as fleet:
+        kubeconfig = directory / "hub" / "kubeconfig"
+        with running_fleet(directory / "fleet", kubeconfig, *PATIENT) as fleet:
             empty = usage_of([fleet]).resident_bytes
             measure_lists(directory, fleet, names)
             full = usage_of([fleet]).resident_bytes
@@ -170,7 +153,7 @@ def main() -> None:
             if what == "cold":
                 shutil.rmtree(directory / "fleet" / "cache")
             started = time.perf_counter()
-            with running_fleet(directory / "fleet", directory / "hub") as fleet:
+            with running_fleet(directory / "fleet", kubeconfig, *PATIENT) as fleet:
                 print(f"{what} start: ready after {time.perf_counter() - started:.1f} s")
                 lister = lister_in(directory / "fleet")
                 asked = usage_of(members).cpu_seconds

@@ -305,9 +305,8 @@ def _words(error: LuaError) -> str:
     return text.removeprefix("error loading code: ").strip() or type(error).__name__
 
 
-def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+def serve(sandbox: Sandbox, requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer requests until there are no more: `[script, function, arguments]` each."""
-    sandbox = Sandbox()
     for script, function, arguments in _messages(requests):
         try:
             if function:
@@ -336,10 +335,10 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_PROCESS_MEMORY, _PROCESS_MEMORY))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    sandbox_ready = Sandbox()
-    del sandbox_ready  # everything is loaded: from here on no file is opened
+    sandbox = Sandbox()
+    # Everything is loaded: from here on no file is opened.
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
-    serve(sys.stdin.buffer, sys.stdout.buffer)
+    serve(sandbox, sys.stdin.buffer, sys.stdout.buffer)
 
 
 if __name__ == "__main__":
