@@ -40,6 +40,11 @@ MOST_ROUTINE: Final = 100
 """Events that wait before those about steps that went well are dropped: a thousand objects that
 are placed at once must not be held up by telling of each."""
 
+ROUTINE_BURST: Final = 500
+ROUTINE_SECONDS: Final = 0.1
+"""Of all objects together: 500 steps that went well are told at once, then ten in a second. When a
+whole cluster is taken in, telling of each step would be every third request to the hub."""
+
 KEPT_FOR_TROUBLE: Final = 10
 """Of the events an object may have at once, how many are left to what is not routine."""
 
@@ -74,8 +79,12 @@ class Tally:
 class TokenBucket:
     """Lets through a burst, then one at a time."""
 
-    def __init__(self, now: float) -> None:
-        self._tokens = float(BURST)
+    def __init__(
+        self, now: float, burst: int = BURST, refill_seconds: float = REFILL_SECONDS
+    ) -> None:
+        self._burst = float(burst)
+        self._refill_seconds = refill_seconds
+        self._tokens = self._burst
         self._at = now
 
     def take(self, now: float, *, reserve: int = 0) -> bool:
@@ -88,10 +97,10 @@ class TokenBucket:
 
     def is_full(self, now: float) -> bool:
         """Whether forgetting this bucket changes nothing."""
-        return self._tokens_at(now) >= BURST - 1
+        return self._tokens_at(now) >= self._burst - 1
 
     def _tokens_at(self, now: float) -> float:
-        return min(self._tokens + (now - self._at) / REFILL_SECONDS, float(BURST))
+        return min(self._tokens + (now - self._at) / self._refill_seconds, self._burst)
 
 
 class Buckets:
@@ -123,6 +132,7 @@ class EventRecorder:
         self._clock = clock
         self._waiting: dict[Occurrence, Tally] = {}
         self._buckets = Buckets()
+        self._routine = TokenBucket(clock.monotonic(), ROUTINE_BURST, ROUTINE_SECONDS)
         self._has_waiting = asyncio.Event()
         self.dropped = 0
         """Events nobody will read: the object had too many, or too many waited."""
@@ -151,14 +161,16 @@ class EventRecorder:
             message=message[:_LONGEST_MESSAGE],
             is_warning=is_warning,
         )
-        now = self._clock.now()
+        now, monotonic = self._clock.now(), self._clock.monotonic()
         tally = self._waiting.get(occurrence)
         is_room = len(self._waiting) < (MOST_ROUTINE if is_routine else MOST_WAITING)
         reserve = KEPT_FOR_TROUBLE if is_routine else 0
         if tally is not None:
             self._waiting[occurrence] = replace(tally, count=tally.count + 1, last_at=now)
-        elif is_room and self._buckets.take(
-            occurrence.uid, self._clock.monotonic(), reserve=reserve
+        elif (
+            is_room
+            and self._buckets.take(occurrence.uid, monotonic, reserve=reserve)
+            and (not is_routine or self._routine.take(monotonic))
         ):
             self._waiting[occurrence] = Tally(1, now, now)
             self._has_waiting.set()

@@ -6,6 +6,8 @@ from clusterspace.controllers.events import (
     MOST_ROUTINE,
     MOST_WAITING,
     REFILL_SECONDS,
+    ROUTINE_BURST,
+    ROUTINE_SECONDS,
     Buckets,
     EventRecorder,
     TokenBucket,
@@ -90,6 +92,24 @@ async def test_of_many_objects_at_once_the_routine_is_not_told():
     reasons = [each["reason"] for each in hub_client.objects.values()]
     assert reasons.count("Broken") == 2 * MOST_ROUTINE
     assert reasons.count("Fine") == 2 * MOST_ROUTINE - events.dropped
+
+
+async def test_a_whole_cluster_that_comes_in_is_not_told_step_by_step():
+    hub_client, clock = HubInMemory(), ManualClock()
+    events = recorder(hub_client, clock)
+
+    for number in range(2 * ROUTINE_BURST):
+        each = {**WEB, "metadata": {**WEB["metadata"], "uid": f"uid-{number}"}}
+        events.record(each, "Fine", "a step", is_routine=True)
+        await events.flush()
+    events.record(WEB, "Broken", "no room", is_warning=True)
+    await clock.advance(10 * ROUTINE_SECONDS)
+    events.record(WEB, "Fine", "a step", is_routine=True)
+    await events.flush()
+
+    reasons = [each["reason"] for each in hub_client.objects.values()]
+    assert reasons.count("Fine") == ROUTINE_BURST + 1
+    assert reasons.count("Broken") == 1
 
 
 async def test_a_hub_that_cannot_be_written_stops_nobody():

@@ -59,6 +59,7 @@ from clusterspace.fleet.migration.progress import (
 )
 from clusterspace.fleet.migration.selection import DEFINITION, NAMESPACE, why_left
 from clusterspace.fleet.migration.waiting import FIRST_LOOK, Waiting
+from clusterspace.fleet.propagation.bindings import Claim, read_policy, with_claim
 from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import (
     Object,
@@ -115,7 +116,8 @@ class Application:
         self._progress = progress
         self._waiting = Waiting(clock, options.patience)
         self._chunks: list[Chunk] = []
-        self._written: set[ResourcePath] = set()
+        self._claims: dict[ResourcePath, Claim | None] = {}
+        """The policies that are there, and the claim that says so on what they carry."""
 
     async def run(self) -> Counter[State]:
         """Take what is left to take; CannotMigrate at the first surprise, unless told to go on."""
@@ -258,6 +260,10 @@ class Application:
         planned, name = item.plan, self._store.name
         if live is not None:
             template = template_for(live, name, retains_replicas=planned.retains_replicas)
+            claim = self._claims.get(planned.policy_path) if planned.policy_path else None
+            if claim is not None:
+                # The detector would write just this: it finds it done, and saves a write of each.
+                template = with_claim(template, claim)
             try:
                 made = await self._make(planned, template)
             except _REFUSALS as error:
@@ -337,11 +343,11 @@ class Application:
         annotation: whatever else comes to bear one of these names overwrites nothing.
         """
         for path in dict.fromkeys(each.policy_path for each in planned):
-            if path is None or path in self._written:
+            if path is None or path in self._claims:
                 continue
             policy = policy_for(path, self._store.name, self._judge.traits.name, self._named(path))
             try:
-                await self._hub.create(path.collection, policy)
+                present = await self._hub.create(path.collection, policy)
             except AlreadyExists:
                 present = await self._hub.get(path)
                 if labels_of(present).get(NAME_LABEL) != self._store.name:
@@ -352,7 +358,8 @@ class Application:
             except NotFound:
                 # Its namespace is not on the hub: each of its objects will say so.
                 continue
-            self._written.add(path)
+            found = read_policy(present).claim  # the hub gave it an ID when it was made
+            self._claims[path] = found if found.policy_id else None
 
     def _named(self, policy: ResourcePath) -> list[PlanItem]:
         lost = (State.REFUSED, State.SKIPPED, State.UNDONE)

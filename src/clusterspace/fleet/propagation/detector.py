@@ -311,7 +311,8 @@ class Detector(Reconciler):
         ]
 
     def _report(self, template: Object, policy: Policy) -> None:
-        self._events.record(template, _APPLIED, f"Apply policy({policy.key}) succeed")
+        message = f"Apply policy({policy.key}) succeed"
+        self._events.record(template, _APPLIED, message, is_routine=True)
         if replicas_in(template) is not None:
             message = "Get replicas of resource template successfully."
             self._events.record(template, _REPLICAS_READ, message, is_routine=True)

@@ -205,8 +205,11 @@ class Scheduler(Reconciler):
             message = f"{message} Result: {result_text(decision.targets)}"
         # A binding written by hand may name anybody's object; that one's owner is not told.
         template = () if why_not_carried(stored) else (template_of(stored).outline,)
+        is_success = decision.is_success
         for about in (stored, *template):
-            self._events.record(about, reason, message, is_warning=not decision.is_success)
+            self._events.record(
+                about, reason, message, is_warning=not is_success, is_routine=is_success
+            )
         _log.info(
             "binding scheduled" if decision.is_success else "binding not scheduled",
             targets=dict(decision.targets),

@@ -260,7 +260,7 @@ class BindingWorks(Reconciler):
             written, failures = outcome.clusters, (*failures, *outcome.failures)
         if written:
             message = f"Works are written for {', '.join(written)}."
-            self._events.record(template, SYNC_SUCCEEDED, message)
+            self._events.record(template, SYNC_SUCCEEDED, message, is_routine=True)
             self._events.record(binding, SYNC_SUCCEEDED, message, is_routine=True)
         for outline in outlines:
             if outline.cluster in written:
