@@ -15,6 +15,7 @@
     │   ├── Unauthorized             401  Unauthorized
     │   │   └── AuthorityDropped     401  Unauthorized
     │   ├── Forbidden                403  Forbidden
+    │   │   └── QuotaExceeded        403  QuotaExceeded, Karmada's reason: no room in a quota
     │   ├── NotFound                 404  NotFound
     │   ├── NotServed                404  NotFound, but of the resource itself, not of an object
     │   ├── MethodNotAllowed         405  MethodNotAllowed
@@ -215,6 +216,12 @@ class Forbidden(ApiError):
 
     reason = "Forbidden"
     code = 403
+
+
+class QuotaExceeded(Forbidden):
+    """A binding would take more than a FederatedResourceQuota leaves; nobody may, whoever asks."""
+
+    reason = "QuotaExceeded"
 
 
 class NotFound(ApiError):

@@ -41,6 +41,9 @@ ACTED_ON: Final[Mapping[GroupKind, str]] = {
     (_KARMADAS_POLICY, "ClusterTaintPolicy"): (
         "Says which taints clusters get, and lose, by what their conditions say."
     ),
+    (_KARMADAS_POLICY, "FederatedResourceQuota"): (
+        "Limits what a namespace uses in all clusters together, and on single ones."
+    ),
     ("apps.karmada.io", "WorkloadRebalancer"): (
         "Has the workloads it names placed anew, as if they had just come: replicas are shared out "
         "by what is free now. It acts once for each, on what was placed before it was made."
@@ -338,6 +341,17 @@ FIELDS: Final[Mapping[GroupKind, Mapping[str, str]]] = {
         "spec.taints": (
             "`NoExecute` only if the controllers run with `--enable-no-execute-taint-eviction`."
         ),
+    },
+    (_KARMADAS_POLICY, "FederatedResourceQuota"): {
+        "spec.overall": (
+            "What bindings of the namespace may take in the whole fleet; a write that takes more "
+            "is refused."
+        ),
+        "spec.staticAssignments": "A ResourceQuota of this name for each cluster that is named.",
+        "spec.staticAssignments.hard": "Of resources that `overall` has, and together no more.",
+        "status.overall": "The limit that is counted by.",
+        "status.overallUsed": "What bindings take of it, those on their way included.",
+        "status.aggregatedStatus": "What the ResourceQuota of each cluster says.",
     },
     ("apps.karmada.io", "WorkloadRebalancer"): {
         "spec.workloads": "What is placed anew; the list may be edited later.",

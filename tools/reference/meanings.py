@@ -67,6 +67,7 @@ INDIRECT: Final[Indirect] = {
     ("clusterspace.fleet.propagation.works.controller", "failures[0].reason"): _FAILURES,
     ("clusterspace.fleet.propagation.works.controller", "each.reason"): _FAILURES,
     ("clusterspace.fleet.propagation.namespaces", "each.reason"): _FAILURES,
+    ("clusterspace.fleet.propagation.quotas", "failure.reason"): _FAILURES,
     # These repeat the reason of a condition, which the page says once.
     ("clusterspace.fleet.membership.status", "reason"): (),
     ("clusterspace.fleet.membership.member_clusters.controller", "condition.reason"): (
@@ -298,6 +299,8 @@ REASONS: Final = {
     "MemberClusterLeft": "The member left.",
     "MemberClusterNotReadyToJoin": "Something the agent needs could not be made.",
     "MemberClusterReadyToJoin": "The hub has made all the agent needs.",
+    "CollectOverallStatusSucceed": "What a FederatedResourceQuota limits was counted anew.",
+    "QuotaExceeded": "A FederatedResourceQuota has no room for it; what is placed stays.",
     "NamespaceKept": "A namespace stays on the member; the message names what keeps it.",
     "NoClusterFit": "No cluster passed the filters; the message counts the reasons.",
     "NoConflicts": "Nobody else has these names.",

@@ -35,6 +35,7 @@ _BY_REASON: Final[dict[str, type[ApiError]]] = {
         errors.BadRequest,
         errors.Unauthorized,
         errors.Forbidden,
+        errors.QuotaExceeded,
         errors.NotFound,
         errors.MethodNotAllowed,
         errors.NotAcceptable,

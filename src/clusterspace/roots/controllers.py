@@ -41,6 +41,7 @@ from clusterspace.fleet.propagation.placements.controller import PlacementContro
 from clusterspace.fleet.propagation.placements.evictions import PlacementEvictions
 from clusterspace.fleet.propagation.placements.override_snapshots import OverrideSnapshots
 from clusterspace.fleet.propagation.placements.staged_update_runs import StagedUpdateRuns
+from clusterspace.fleet.propagation.quotas import FederatedQuotas
 from clusterspace.fleet.propagation.rebalancer import RebalancerController
 from clusterspace.fleet.propagation.scheduler.controller import Scheduler
 from clusterspace.fleet.propagation.statuses import BindingStatuses
@@ -88,6 +89,7 @@ def propagation_controllers(
         Eviction(hub, caches, events, clock, evictions),
         BindingWorks(hub, caches, events, clock, margin_seconds=evictions.margin_seconds),
         NamespaceWorks(hub, caches, events),
+        FederatedQuotas(hub, caches, events, clock),
         BindingStatuses(hub, caches, events, clock),
     )
 

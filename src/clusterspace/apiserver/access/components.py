@@ -58,6 +58,11 @@ _OWN_GROUPS: Final = frozenset(
 )
 """Groups in which the role alone says what the controllers may write."""
 
+_OWN_STATUSES: Final = frozenset(
+    {("apps.karmada.io", "workloadrebalancers"), ("policy.karmada.io", "federatedresourcequotas")}
+)
+"""What people write and the controllers answer in the status."""
+
 _FOR_TEMPLATES: Final = frozenset({"get", "list", "watch", "patch"})
 """Verbs the controllers need on everything; what a patch changes is seen in the ComponentGuard."""
 
@@ -184,7 +189,7 @@ def refusal_of(resource: ResourceInfo, new: Object, old: Object | None, *, subre
         is_shared = kind == ("", "namespaces") and name == CLUSTER_NAMESPACE
         return "" if is_shared else f"the controllers make no {resource.plural} of this name"
     if subresource:
-        if not is_aggregated(resource.group_kind):
+        if kind not in _OWN_STATUSES and not is_aggregated(resource.group_kind):
             return f"the controllers sum up no status of {resource.plural}"
         # Metadata can come along with a status, so the rest is compared as in any other write.
         new, old = ({k: v for k, v in each.items() if k != "status"} for each in (new, old))

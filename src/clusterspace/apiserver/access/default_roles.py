@@ -329,6 +329,8 @@ COMPONENT_ROLES: Final = (
             "networking.fleet.azure.com",
         )),
         _on((*_READ, "create", "delete", "patch", "update"), _LEASES, "leases"),
+        # Whose time is over.
+        _on(("delete",), "apps.karmada.io", "workloadrebalancers"),
         _on(("delete",), "", "secrets"),
         _on(_CREATE, "", "configmaps"),
         _on(("create", "delete"), "", "namespaces"),

@@ -11,6 +11,7 @@ pod_security.py   pods held against the policy of their namespace
 service_accounts.py  the account of a pod, its token and its secrets
 limit_ranges.py   LimitRanges: defaults and bounds
 quotas.py         ResourceQuotas: counted before anything is stored
+federated_quotas.py  the same for FederatedResourceQuotas, which bindings take from
 clusters.py       Clusters, MemberClusters, and where the credentials of a cluster may be used
 propagation.py    policies, placements, bindings, Works: completed, checked, with an ID for life
 validating_policies.py  ValidatingAdmissionPolicy: expressions that a request must satisfy; what is

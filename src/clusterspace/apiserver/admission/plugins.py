@@ -24,6 +24,10 @@ from clusterspace.apiserver.admission.clusters import (
     MemberClusterRules,
 )
 from clusterspace.apiserver.admission.escalation import EscalationGuard
+from clusterspace.apiserver.admission.federated_quotas import (
+    FederatedQuotaEnforcement,
+    FederatedQuotaRules,
+)
 from clusterspace.apiserver.admission.limit_ranges import LimitRanger
 from clusterspace.apiserver.admission.mutating_policies import MutatingPolicies
 from clusterspace.apiserver.admission.nodes import NodeRestriction
@@ -139,6 +143,7 @@ def hub_plugins(
         FleetOverrideRules(),
         PolicyRules(),
         RegistryRules(),
+        FederatedQuotaRules(),
         BindingRules(),
         PermanentIds(),
         # Copies on members have the label, too; there the hub decides.
@@ -149,5 +154,6 @@ def hub_plugins(
         MutatingWebhooks(access.authorizer),
         ValidatingPolicies(access.authorizer),
         ValidatingWebhooks(access.authorizer),
+        FederatedQuotaEnforcement(),
         ResourceQuota(),  # after all that may refuse: what is counted is stored next
     )

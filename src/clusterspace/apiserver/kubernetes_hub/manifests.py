@@ -162,6 +162,9 @@ def _roles() -> list[Object]:
         Rule(_READ, ("apiextensions.k8s.io",), ("customresourcedefinitions",)),
         Rule(("get", "list"), ("cluster.karmada.io",), ("clusters",)),
         Rule(("get", "list"), ("cluster.kubernetes-fleet.io",), ("memberclusters",)),
+        Rule(("get", "list"), ("policy.karmada.io",), ("federatedresourcequotas",)),
+        Rule(("update",), ("policy.karmada.io",), ("federatedresourcequotas/status",)),
+        Rule(("get", "list"), ("work.karmada.io",), ("resourcebindings",)),
         Rule(("get",), ("",), ("namespaces",), ("kube-system",)),
         Rule(
             ("get", "list"),

@@ -20,6 +20,10 @@ from clusterspace.apiserver.admission.clusters import (
     MemberClusterRules,
 )
 from clusterspace.apiserver.admission.escalation import EscalationGuard, carries_rights
+from clusterspace.apiserver.admission.federated_quotas import (
+    FederatedQuotaRules,
+    ReviewedQuotaEnforcement,
+)
 from clusterspace.apiserver.admission.propagation import (
     BindingRules,
     FleetOverrideRules,
@@ -78,8 +82,10 @@ def webhook_plugins(
         FleetOverrideRules(),
         PolicyRules(),
         RegistryRules(),
+        FederatedQuotaRules(),
         BindingRules(),
         PermanentIds(),
+        ReviewedQuotaEnforcement(hub),
         UnenforcedKinds(),
     )
 

@@ -42,7 +42,7 @@ from clusterspace.controllers.controller import (
 )
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, Update
-from clusterspace.errors import AlreadyExists
+from clusterspace.errors import AlreadyExists, QuotaExceeded
 from clusterspace.fleet.propagation.bindings import (
     Policy,
     PolicyIndex,
@@ -229,7 +229,12 @@ class Detector(Reconciler):
             self._warn(template, policy, owner)
             return
         desired = bound(binding, template, policy, takes_version=takes_version, priority=priority)
-        written = await commit(self._hub, path, binding, desired)
+        try:
+            written = await commit(self._hub, path, binding, desired)
+        except QuotaExceeded as error:
+            # Tried again by whoever raised it, and until then the binding says what it said.
+            self._warn(template, policy, error.message)
+            raise
         if written is not desired:
             self._report(template, policy)
 

@@ -9,6 +9,7 @@ two, the next attempt finds the first done and does the second.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -16,6 +17,7 @@ import structlog
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import CLUSTERS
+from clusterspace.apis.quotas import FEDERATED_RESOURCE_QUOTAS
 from clusterspace.apis.works import (
     CLUSTER_RESOURCE_BINDINGS,
     RESOURCE_BINDINGS,
@@ -37,9 +39,11 @@ from clusterspace.controllers.controller import (
 )
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, Update
+from clusterspace.errors import QuotaExceeded
 from clusterspace.fleet.propagation.scheduler.decisions import (
     SCHEDULED,
     Decision,
+    Reason,
     plan_for,
     result_text,
     with_outcome,
@@ -59,6 +63,10 @@ _STALE_SECONDS: Final = 10.0
 
 _RESERVED_LOOK_SECONDS: Final = 15.0
 """When to look again at what found no place while others had room reserved."""
+
+
+_QUOTA_LOOK_SECONDS: Final = 60.0
+"""When to try again what a quota had no room for, if nothing was heard of the quota."""
 
 
 class _Priority(msgspec.Struct, gc=False):
@@ -89,20 +97,22 @@ class Scheduler(Reconciler):
         self._bindings = caches.informer(RESOURCE_BINDINGS)
         self._cluster_bindings = caches.informer(CLUSTER_RESOURCE_BINDINGS)
         self._clusters = caches.informer(CLUSTERS)
+        self._quotas = caches.informer(FEDERATED_RESOURCE_QUOTAS)
         self._candidates = caches.shared(KnownClusters)
         self._reservations = Reservations(clock)
         self._waiting: set[Request] = set()
-        """Bindings for which no place was found: they alone care how full clusters are."""
+        """Bindings for which no place was found: they alone care what is full."""
         self._priorities: dict[Request, int] = {}
         """Of bindings that have one, other than 0."""
         self._overwritten: dict[Request, frozenset[str]] = {}
         """Versions of each binding that we have replaced, and that the cache may still have."""
 
     def watches(self) -> Iterable[Watch]:
-        """Return bindings of both kinds, and the clusters they may go to."""
+        """Return bindings of both kinds, the clusters they may go to, and what limits them."""
         for bindings in (self._bindings, self._cluster_bindings):
             yield Watch(bindings, when=self.notes_priority)
         yield Watch(self._clusters, to=self.affected_by)
+        yield Watch(self._quotas, to=self.waiting_for_quota)
 
     async def reconcile(self, request: Request) -> Result:
         """Bring one binding to where it should be."""
@@ -142,7 +152,7 @@ class Scheduler(Reconciler):
             needs = find_at(binding, "spec", "replicaRequirements", "resourceRequest")
             self._reservations.take(request, more, read_amounts(needs), reported)
         try:
-            await self._write(request, informer.path.at(request.key), binding, decision)
+            decision = await self._write(request, informer.path.at(request.key), binding, decision)
         except BaseException:
             self._reservations.release(request)
             raise
@@ -150,6 +160,9 @@ class Scheduler(Reconciler):
             self._waiting.discard(request)
             return Done()
         self._waiting.add(request)
+        if decision.reason is Reason.QUOTA_EXCEEDED:
+            self._reservations.release(request)
+            return RequeueAfter(_QUOTA_LOOK_SECONDS)
         # Nothing tells when what others have reserved comes to nothing.
         return RequeueAfter(_RESERVED_LOOK_SECONDS) if self._reservations else Done()
 
@@ -185,10 +198,30 @@ class Scheduler(Reconciler):
         informers = (self._bindings, self._cluster_bindings)
         return [request_for(key) for informer in informers for key in informer.cache]
 
+    def waiting_for_quota(self, update: Update) -> Iterable[Request]:
+        """Map a quota that says something else to what waits in its namespace."""
+        before, after = update.decode_before(), update.decode_after()
+        if before and after and all(before.get(k) == after.get(k) for k in ("spec", "status")):
+            return ()
+        namespace = update.key.partition("/")[0]
+        return [each for each in self._waiting if each.namespace == namespace]
+
     async def _write(
         self, request: Request, path: ResourcePath, binding: Object, decision: Decision
-    ) -> None:
-        placed = await commit(self._hub, path, binding, with_targets(binding, decision))
+    ) -> Decision:
+        """Write a decision, in two steps; return it as it came to be."""
+        try:
+            placed = await commit(self._hub, path, binding, with_targets(binding, decision))
+        except QuotaExceeded as error:
+            # It stays where it is, with what it has, and the condition says which quota is full.
+            current = {each.name: each.replicas for each in clusters_of(binding)}
+            decision = replace(
+                decision,
+                targets=current,
+                reason=Reason.QUOTA_EXCEEDED,
+                message=error.message,
+            )
+            placed = binding
         # Killed here, the clusters are chosen and the condition does not say so. The next attempt
         # decides the same, finds nothing to write in the spec, and writes the status.
         desired = with_outcome(placed, decision, self._clock.now())
@@ -197,7 +230,7 @@ class Scheduler(Reconciler):
         self._overwritten[request] = frozenset(versions - {resource_version_of(stored)})
         is_moved = find_at(binding, "spec", "clusters") != find_at(stored, "spec", "clusters")
         if not is_moved and _condition_of(binding) == _condition_of(stored):
-            return
+            return decision
 
         reason = "ScheduleBindingSucceed" if decision.is_success else "ScheduleBindingFailed"
         message = decision.message
@@ -215,6 +248,7 @@ class Scheduler(Reconciler):
             targets=dict(decision.targets),
             reason=decision.reason.value,
         )
+        return decision
 
 
 def _condition_of(binding: Object) -> tuple[object, ...]:

@@ -275,6 +275,7 @@ class Reason(Enum):
     NO_CLUSTER_FIT = "NoClusterFit"
     UNSCHEDULABLE = "Unschedulable"
     SCHEDULER_ERROR = "SchedulerError"
+    QUOTA_EXCEEDED = "QuotaExceeded"
 
 
 SCHEDULED: Final = "Scheduled"
