@@ -220,9 +220,6 @@ async def test_a_registry_that_asks_for_opensearch_is_told(site: Site) -> None:
 
 
 PLACEMENT_ASKS: dict[str, dict[str, Any]] = {
-    "spec.strategy.applyStrategy.allowCoOwnership": {
-        "strategy": {"applyStrategy": {"allowCoOwnership": True}}
-    },
     "spec.strategy.reportBackStrategy": {
         "strategy": {"reportBackStrategy": {"type": "Mirror", "destination": "WorkAPI"}}
     },

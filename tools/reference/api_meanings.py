@@ -256,14 +256,19 @@ _FLEET_PLACEMENT: Final = {
     "spec.revisionHistoryLimit": "Snapshots that are kept.",
     "spec.strategy.type": "`External`: clusters are picked, and an update run rolls out.",
     "spec.statusReportingScope": "`NamespaceAccessible` is refused.",
+    "spec.strategy.applyStrategy.allowCoOwnership": (
+        "Objects that have owners on the member are taken over only if it is true."
+    ),
     "spec.strategy.applyStrategy.comparisonOption": (
-        "`FullComparison` is refused: what the manifest says is compared."
+        "`FullComparison` counts what others added to an object, too."
     ),
     "spec.strategy.applyStrategy.type": (
         "`ReportDiff` compares, and applies nothing. Else members get a forced apply; "
         "`ServerSideApply` that does not force is refused."
     ),
-    "spec.strategy.applyStrategy.whenToApply": "`IfNotDrifted` is refused: drift is repaired.",
+    "spec.strategy.applyStrategy.whenToApply": (
+        "`IfNotDrifted` leaves what somebody changed on the member, until the object changes here."
+    ),
     "spec.strategy.applyStrategy.whenToTakeOver": (
         "What becomes of an object that is on the member already."
     ),
@@ -484,7 +489,6 @@ _PLACEMENT_UNHEEDED: Final = {
     ".preference.propertySelector": REFUSED,
     "spec.policy.affinity.clusterAffinity.preferredDuringSchedulingIgnoredDuringExecution"
     ".preference.propertySorter": REFUSED,
-    "status.placementStatuses.driftedPlacements": "always empty",
 }
 
 _OVERRIDE_REFUSED: Final = {
@@ -513,9 +517,7 @@ LEFT_OUT: Final[Mapping[GroupKind, Mapping[str, str]]] = {
 
 _PLACEMENT_VALUES: Final = {
     "spec.statusReportingScope": "`NamespaceAccessible`",
-    "spec.strategy.applyStrategy.comparisonOption": "`FullComparison`",
     "spec.strategy.applyStrategy.type": "`ServerSideApply` that does not force",
-    "spec.strategy.applyStrategy.whenToApply": "`IfNotDrifted`",
 }
 
 REFUSED_VALUES: Final[Mapping[GroupKind, Mapping[str, str]]] = {

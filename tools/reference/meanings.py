@@ -92,6 +92,7 @@ INDIRECT: Final[Indirect] = {
     ),
     ("clusterspace.fleet.propagation.placements.status", "each.reason"): (
         "FailedToTakeOver",
+        "clusterspace.apis.differences:FOUND_DRIFTS",
         "NotTakenOver",
         "ManifestApplyFailed",
     ),
@@ -148,6 +149,8 @@ TYPES: Final = {
     "DiffReported": (
         "Whether clusters have said how they differ, when nothing is applied (ReportDiff)."
     ),
+    "DiffsFound": "How an object differs that is taken over only if it says the same.",
+    "DriftsFound": "How an object differs from what was applied; the message is for programs.",
     "Dispatching": "Whether the Work is sent to its cluster.",
     "DisruptionAllowed": "Whether a budget lets another pod be evicted.",
     "DisruptionTarget": "The pod is about to go for a reason that is not its own.",
@@ -258,6 +261,8 @@ REASONS: Final = {
     "FailedToTakeOver": "The object is somebody else's, or says something else than ours.",
     "ForeignObjects": "Objects that this hub did not place keep a namespace, or may.",
     "Found": "The priority level that a FlowSchema names exists.",
+    "FoundDiffs": "The member's object is not taken over as it differs; the message has how.",
+    "FoundDrifts": "Somebody changed the object on the member; see driftedPlacements.",
     "FoundDiff": "The member's object differs; the message has how, for programs.",
     "FullyAppliedFailed": "Some Works are not applied.",
     "FullyAppliedSuccess": "All Works are applied.",

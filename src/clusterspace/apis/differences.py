@@ -1,7 +1,11 @@
 """How an object of a member differs from what the hub has: on a Work, for placements.
 
-The condition `DiffReported` of a Work that only reports has it as JSON, in its message: a Work has
-no other room for it, and conditions pass every version of the API.
+    DiffReported   of a Work that only compares: whether it could, and what is different
+    DiffsFound     of one that would take an object over only if it said the same
+    DriftsFound    of one whose object somebody changed since it was applied
+
+These conditions have it as JSON, in their message: a Work has no other room for it, and conditions
+pass every version of the API.
 """
 
 from collections.abc import Sequence
@@ -16,6 +20,10 @@ from clusterspace.kube.resources import GroupKind
 from clusterspace.kube.times import format_time
 
 DIFF_REPORTED: Final = "DiffReported"
+DIFFS_FOUND: Final = "DiffsFound"
+DRIFTS_FOUND: Final = "DriftsFound"
+FOUND_DRIFTS: Final = "FoundDrifts"
+"""Reason of objects that are not applied because somebody changed them."""
 WHOLE: Final = "/"
 """The path of an object that is not there at all."""
 
@@ -38,6 +46,15 @@ class Differences:
     """Of the object on the member; None if there is none."""
     first_observed: str = ""
     observed: str = ""
+
+    def to_drift(self) -> Object:
+        """Return it as an entry of `driftedPlacements`, without what identifies the object."""
+        return {
+            "targetClusterObservedGeneration": self.generation or 0,
+            "observationTime": self.observed,
+            "firstDriftedObservedTime": self.first_observed,
+            "observedDrifts": list(self.details),
+        }
 
     def to_status(self) -> Object:
         """Return it as an entry of `diffedPlacements`, without what identifies the object."""
@@ -122,6 +139,14 @@ def read_differences(text: str) -> Differences | None:
         return Differences(details, report["generation"], str(report["first"]), str(report["now"]))
     except (msgspec.DecodeError, KeyError, TypeError):
         return None
+
+
+def differences_found(work: Object, generation: int, kind: str) -> Differences | None:
+    """Return the differences that a condition of a Work of this generation tells of, if any."""
+    condition = find_condition(find_at(work, "status", "conditions"), kind) or {}
+    if condition.get("observedGeneration") != generation:
+        return None
+    return read_differences(str(condition.get("message") or ""))
 
 
 def differences_on(work: Object, generation: int) -> tuple[Differences | None, str]:

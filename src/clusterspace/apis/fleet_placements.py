@@ -110,6 +110,18 @@ TAKE_OVER: Final = "clusterspace.io/when-to-take-over"
 
 APPLY_TYPE: Final = "clusterspace.io/apply-type"
 """Annotation of a binding, a Work and its manifest: `ReportDiff` compares, and applies nothing."""
+WHEN_TO_APPLY: Final = "clusterspace.io/when-to-apply"
+"""Annotation of the same: `IfNotDrifted` leaves alone what somebody changed on the member."""
+COMPARISON: Final = "clusterspace.io/comparison"
+"""Annotation of the same: `FullComparison` counts what the manifest does not mention, too."""
+CO_OWNERSHIP: Final = "clusterspace.io/allow-co-ownership"
+"""Annotation of the same: `true` takes over what has owners on the member."""
+STEERING: Final = (TAKE_OVER, APPLY_TYPE, WHEN_TO_APPLY, COMPARISON, CO_OWNERSHIP)
+"""How a placement wants its objects applied, as far as that is not the default."""
+
+APPLIED_HASH: Final = "clusterspace.io/applied-hash"
+"""Annotation of a manifest, and so of the member's object: which manifest was applied last. An
+object that has the same and says something else has drifted; with another it is to be updated."""
 
 PICK_ALL: Final = "PickAll"
 PICK_N: Final = "PickN"
@@ -119,6 +131,8 @@ EXTERNAL: Final = "External"
 ALWAYS: Final = "Always"
 IF_NO_DIFF: Final = "IfNoDiff"
 NEVER: Final = "Never"
+IF_NOT_DRIFTED: Final = "IfNotDrifted"
+FULL_COMPARISON: Final = "FullComparison"
 ABANDON: Final = "Abandon"
 REPORT_DIFF: Final = "ReportDiff"
 
@@ -322,6 +336,19 @@ def reports_only(placement: Object) -> bool:
     return apply_strategy_of(placement).get("type") == REPORT_DIFF
 
 
+def steering_of(placement: Object) -> dict[str, str]:
+    """Return the annotations that say how a placement's objects are applied; defaults are not."""
+    strategy = apply_strategy_of(placement)
+    asked = {
+        TAKE_OVER: IF_NO_DIFF if take_over_of(strategy) == IF_NO_DIFF else "",
+        APPLY_TYPE: REPORT_DIFF if strategy.get("type") == REPORT_DIFF else "",
+        WHEN_TO_APPLY: IF_NOT_DRIFTED if strategy.get("whenToApply") == IF_NOT_DRIFTED else "",
+        COMPARISON: FULL_COMPARISON if strategy.get("comparisonOption") == FULL_COMPARISON else "",
+        CO_OWNERSHIP: "true" if strategy.get("allowCoOwnership") is True else "",
+    }
+    return {key: value for key, value in asked.items() if value}
+
+
 def is_external(placement: Object) -> bool:
     """Whether somebody else rolls out what is selected."""
     return find_at(placement, "spec", "strategy", "type") == EXTERNAL
@@ -338,7 +365,6 @@ _AFFINITY: Final = f"{_POLICY}.affinity.clusterAffinity"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _EQUAL: Final = "Equal"
-_FULL: Final = "FullComparison"
 
 _ROLLING: Final = {"maxUnavailable": "25%", "maxSurge": "25%", "unavailablePeriodSeconds": 60}
 _APPLYING: Final = {
@@ -390,7 +416,7 @@ def placement_causes(placement: Object, old: Object | None) -> tuple[Cause, ...]
         field = f"{_POLICY}.topologySpreadConstraints[{index}].topologyKey"
         found += [causes.invalid(field, key, why) for why in qualified_name_problems(key)]
     found += _toleration_causes(policy, former)
-    found += _apply_causes(apply_strategy_of(placement), apply_strategy_of(old or {}))
+    found += _apply_causes(apply_strategy_of(placement))
     if find_at(placement, "spec", "statusReportingScope") == "NamespaceAccessible":
         field, why = "spec.statusReportingScope", "the status is told on the placement alone"
         found.append(causes.invalid(field, "NamespaceAccessible", why))
@@ -487,17 +513,9 @@ def _toleration_text(toleration: Object) -> str:
     return " ".join(filter(None, words))
 
 
-def _apply_causes(strategy: Object, former: Object) -> Iterator[Cause]:
+def _apply_causes(strategy: Object) -> Iterator[Cause]:
     """Yield what a placement asks of the members that this fleet cannot do."""
     kind = strategy.get("type")
     if kind == "ServerSideApply" and not find_at(strategy, "serverSideApplyConfig", "force"):
         why = "is only supported with serverSideApplyConfig.force, which is what members get"
         yield causes.invalid(f"{_STRATEGY}.type", kind, why)
-    if strategy.get("whenToApply") == "IfNotDrifted":
-        why = "drift is repaired here, not waited for"
-        yield causes.invalid(f"{_STRATEGY}.whenToApply", "IfNotDrifted", why)
-    # One that was stored before this was refused may be written again, so that it can be mended.
-    is_full, was_full = (each.get("comparisonOption") == _FULL for each in (strategy, former))
-    if is_full and (not was_full or take_over_of(strategy) == IF_NO_DIFF):
-        why = "what the manifest says is compared, and not what others added to the object"
-        yield causes.invalid(f"{_STRATEGY}.comparisonOption", _FULL, why)

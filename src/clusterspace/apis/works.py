@@ -194,6 +194,8 @@ DISPATCHING: Final = "Dispatching"
 
 ALREADY_EXISTS: Final = "already exists in the cluster"
 """In what is said of a manifest whose place is taken by an object that is not ours."""
+CO_OWNED: Final = "it is not shared unless applyStrategy.allowCoOwnership is true"
+"""In what is said of one whose object has owners on the member."""
 
 HEALTHY: Final = "Healthy"
 UNHEALTHY: Final = "Unhealthy"

@@ -108,10 +108,6 @@ _POLICY_FIELDS: Final = (
 
 _PLACEMENT_FIELDS: Final = (
     UnheededField(
-        ("spec", "strategy", "applyStrategy", "allowCoOwnership"),
-        "owners on the member do not matter to a takeover",
-    ),
-    UnheededField(
         ("spec", "strategy", "reportBackStrategy"),
         "statuses are on the placement and on the templates",
     ),

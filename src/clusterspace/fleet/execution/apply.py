@@ -11,6 +11,12 @@ from typing import Final
 import msgspec
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.apis.fleet_placements import (
+    COMPARISON,
+    FULL_COMPARISON,
+    TAKE_OVER,
+    generation_of,
+)
 from clusterspace.apis.works import APPLIED, why_not_ordered
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, WriteOptions
@@ -29,6 +35,7 @@ from clusterspace.errors import (
 )
 from clusterspace.fleet.execution.member_informers import MemberInformers
 from clusterspace.fleet.execution.report import (
+    MOST_FIELDS,
     ManifestResult,
     WorkReporter,
     conflict_text,
@@ -37,9 +44,9 @@ from clusterspace.fleet.execution.report import (
 from clusterspace.fleet.execution.takeover import (
     FIELD_MANAGER,
     TakeoverDecision,
-    changes_content,
     decide,
     is_ours,
+    keeps_drift,
     plan_update,
     subject_text,
     users_differences,
@@ -47,6 +54,7 @@ from clusterspace.fleet.execution.takeover import (
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import (
     Object,
+    annotations_of,
     find_at,
     metadata_of,
     name_of,
@@ -89,6 +97,7 @@ class Action(Enum):
     LEFT = "left as it is"
     WAITS = "waits"
     CONFLICTS = "conflicts"
+    DRIFTED = "changed by somebody, and left so"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +110,7 @@ class Applied:
     @property
     def is_in_force(self) -> bool:
         """Whether the member holds what the manifest asks for."""
-        return self.action not in (Action.WAITS, Action.CONFLICTS)
+        return self.action not in (Action.WAITS, Action.CONFLICTS, Action.DRIFTED)
 
 
 async def apply(
@@ -150,12 +159,16 @@ async def _apply_once(
         case TakeoverDecision.CONFLICT:
             return Applied(Action.CONFLICTS, live)
         case TakeoverDecision.UPDATE:
+            # Asked of the object that the update would be of: what a cache showed a moment ago
+            # may have been the state before somebody's change.
+            if keeps_drift(manifest, live):
+                return Applied(Action.DRIFTED, live)
             planned = plan_update(manifest, live)
         case TakeoverDecision.ADOPT:
             planned, action = plan_update(manifest, live), Action.ADOPTED
         case TakeoverDecision.ADOPT_IF_SAME:
             planned, action = plan_update(manifest, live), Action.ADOPTED
-            if changes_content(planned):
+            if users_differences(manifest, live):
                 return Applied(Action.CONFLICTS, live)
     if planned is None:
         return Applied(Action.UNCHANGED, live)
@@ -243,9 +256,7 @@ class Applier:
             return ManifestResult(manifest, problem=f"{subject_text(manifest)} is refused: {why}")
         # Asked for: most of what is only compared is not ours, and so not followed.
         live = await self._member.find(path)
-        generation = None
-        if live is not None:
-            generation = int(metadata_of(live).get("generation") or 0)
+        generation = None if live is None else generation_of(live)
         is_known = live is not None and is_ours(manifest, live)
         return ManifestResult(
             manifest,
@@ -276,11 +287,15 @@ class Applier:
         path: ResourcePath,
         live: Object | None,
     ) -> ManifestResult:
-        generation = int(metadata_of(work).get("generation") or 0)
+        generation = generation_of(work)
+        if live is not None and is_ours(manifest, live) and keeps_drift(manifest, live):
+            self._settled.pop(key, None)
+            return self._drifted(manifest, live)
         settled = self._settled.get(key)
         if settled and live is not None and settled == _Settled(generation, shape_of(live)):
-            is_left = decide(manifest, live) is TakeoverDecision.LEAVE
-            return ManifestResult(manifest, live=None if is_left else live)
+            if decide(manifest, live) is TakeoverDecision.LEAVE:
+                return ManifestResult(manifest)
+            return self._in_force(manifest, live)
 
         # Once a generation is carried out, whatever is different was done by somebody on the
         # member, or else the cache lags behind our own last write:
@@ -321,17 +336,13 @@ class Applier:
             )
         if not applied.is_in_force:
             self._settled.pop(key, None)
-            if applied.action is Action.WAITS:
-                problem = f"{subject} is being deleted in the cluster {cluster}"
-            else:
-                update = plan_update(manifest, applied.live)
-                problem = conflict_text(manifest, applied.live, cluster, update)
-            return ManifestResult(
-                manifest, problem=problem, retry_seconds=CALM_SECONDS, blocker=path
-            )
+            return self._not_in_force(manifest, applied, path)
         # No await from the answer of the member to here: the event of our own write, if it has not
         # come yet, finds the note of its version and wakes nobody.
         self._informers.note_written(path, applied.live)
+        if keeps_drift(manifest, applied.live):
+            # By a full comparison: what others added is there still, after our own write.
+            return self._drifted(manifest, applied.live)
         self._settled[key] = _Settled(generation, shape_of(applied.live))
         if drift and applied.action in (Action.UPDATED, Action.CREATED):
             self._reporter.record_drift(work, manifest, drift)
@@ -339,7 +350,60 @@ class Applier:
         if applied.action is Action.LEFT:
             # In force, and not ours: the status lists what the member has of this Work.
             return ManifestResult(manifest)
-        return ManifestResult(manifest, live=applied.live, is_recreated=is_recreated)
+        return self._in_force(manifest, applied.live, is_recreated=is_recreated)
+
+    def _not_in_force(
+        self, manifest: Object, applied: Applied, path: ResourcePath
+    ) -> ManifestResult:
+        """Return the result of a manifest whose place is taken; a change there wakes us."""
+        if applied.action is Action.DRIFTED:
+            return self._drifted(manifest, applied.live)
+        cluster, differences = self._informers.cluster, None
+        if applied.action is Action.WAITS:
+            problem = f"{subject_text(manifest)} is being deleted in the cluster {cluster}"
+        else:
+            update = plan_update(manifest, applied.live)
+            problem = conflict_text(manifest, applied.live, cluster, update)
+            if TAKE_OVER in annotations_of(manifest):
+                differences = users_differences(manifest, applied.live)
+        return ManifestResult(
+            manifest,
+            problem=problem,
+            retry_seconds=CALM_SECONDS,
+            blocker=path,
+            differences=differences,
+            generation=generation_of(applied.live),
+        )
+
+    def _drifted(self, manifest: Object, live: Object) -> ManifestResult:
+        """Return the result of a manifest whose object is left as somebody changed it."""
+        drifts = users_differences(manifest, live)
+        paths = ", ".join(str(each["path"]) for each in drifts[:MOST_FIELDS])
+        problem = (
+            f"{subject_text(manifest)} was changed in the cluster {self._informers.cluster} and is"
+            f" left so, as whenToApply is IfNotDrifted: {paths}"
+        )
+        return ManifestResult(
+            manifest,
+            live=live,
+            problem=problem,
+            retry_seconds=CALM_SECONDS,
+            drifts=drifts,
+            generation=generation_of(live),
+        )
+
+    def _in_force(
+        self, manifest: Object, live: Object, *, is_recreated: bool = False
+    ) -> ManifestResult:
+        """Return the result of a manifest that the member has, with what others added to it."""
+        is_full = annotations_of(manifest).get(COMPARISON) == FULL_COMPARISON
+        return ManifestResult(
+            manifest,
+            live=live,
+            is_recreated=is_recreated,
+            drifts=users_differences(manifest, live) if is_full else (),
+            generation=generation_of(live),
+        )
 
 
 _encode: Final = msgspec.json.Encoder(order="sorted").encode

@@ -11,12 +11,19 @@ from typing import Any, Final
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis import stamps
 from clusterspace.apis.clusters import WORKS
-from clusterspace.apis.differences import DIFF_REPORTED, differences_text
+from clusterspace.apis.differences import (
+    DIFF_REPORTED,
+    DIFFS_FOUND,
+    DRIFTS_FOUND,
+    FOUND_DRIFTS,
+    differences_text,
+)
 from clusterspace.apis.fleet_placements import APPLY_TYPE, REPORT_DIFF, is_placed
 from clusterspace.apis.interpreter.reports import health_of, reflect_status
 from clusterspace.apis.works import (
     ALREADY_EXISTS,
     APPLIED,
+    CO_OWNED,
     DISPATCHING,
     identifier_of,
     suspends_dispatching,
@@ -28,6 +35,7 @@ from clusterspace.controllers.events import EventRecorder
 from clusterspace.errors import ApiError
 from clusterspace.fleet.execution.takeover import (
     Update,
+    co_owners_of,
     leaf_paths,
     managers_at,
     owner_text,
@@ -68,7 +76,8 @@ _NAMING: Final = ("kind", "namespace", "name")
 _LONGEST_MESSAGE: Final = 8192
 """A member may refuse a large object at great length; a condition has room for four times this."""
 
-_MOST_FIELDS: Final = 5
+MOST_FIELDS: Final = 5
+"""How many fields a message names."""
 
 QUIET_SECONDS: Final = 0.5
 """How long a status that only counts pods is held back after the last: a rollout has many."""
@@ -89,7 +98,9 @@ class ManifestResult:
     refusal: ApiError | None = None
     """Why the member would not have it: to be tried again, later and later."""
     differences: tuple[Object, ...] | None = None
-    """How the object differs, of a manifest that is only compared."""
+    """How the object differs, of one that is only compared, or had only if it says the same."""
+    drifts: tuple[Object, ...] = ()
+    """How an object differs that was applied, and that somebody changed."""
     generation: int | None = None
     """Of the object that it was compared with."""
 
@@ -111,6 +122,11 @@ def next_status(work: Object, results: Sequence[ManifestResult], now: float) -> 
         conditions = set_condition(conditions, compared, now).conditions
     else:
         conditions = remove_condition(conditions, DIFF_REPORTED).conditions
+    for kind, found in _found(work, conditions, results, now).items():
+        if found is not None:
+            conditions = set_condition(conditions, found, now).conditions
+        else:
+            conditions = remove_condition(conditions, kind).conditions
     manifest_statuses = [
         manifest_status(each.manifest, ordinal, each.live)
         for ordinal, each in enumerate(results)
@@ -165,6 +181,29 @@ def _diff_reported(
     return Condition(DIFF_REPORTED, TRUE, reason, text, generation)
 
 
+def _found(
+    work: Object, conditions: list[Object], results: Sequence[ManifestResult], now: float
+) -> dict[str, Condition | None]:
+    """Return the conditions that tell of differences where manifests are applied, or would be."""
+    generation = int(metadata_of(work).get("generation") or 0)
+    seen = next((each.generation for each in results if each.generation is not None), None)
+
+    def text(kind: str, details: Sequence[Object]) -> str:
+        before = str((find_condition(conditions, kind) or {}).get("message") or "")
+        return differences_text(details, seen, before, now)
+
+    is_compared = annotations_of(work).get(APPLY_TYPE) == REPORT_DIFF
+    diffs = [] if is_compared else [d for each in results for d in each.differences or ()]
+    drifts = [d for each in results for d in each.drifts]
+    differs = Condition(
+        DIFFS_FOUND, TRUE, "FoundDiffs", text(DIFFS_FOUND, diffs) if diffs else "", generation
+    )
+    drifted = Condition(
+        DRIFTS_FOUND, TRUE, FOUND_DRIFTS, text(DRIFTS_FOUND, drifts) if drifts else "", generation
+    )
+    return {DIFFS_FOUND: differs if diffs else None, DRIFTS_FOUND: drifted if drifts else None}
+
+
 def manifest_status(manifest: Object, ordinal: int, live: Object) -> Object:
     """Return the entry of a Work's status for one manifest, seeing the object on the member."""
     entry: Object = {"identifier": identifier_of(manifest, ordinal), "health": health_of(live)}
@@ -175,6 +214,11 @@ def manifest_status(manifest: Object, ordinal: int, live: Object) -> Object:
 def conflict_text(manifest: Object, live: Object, cluster: str, update: Update | None) -> str:
     """Return a message about the object in a manifest's way: whose it is, and how it differs."""
     resolution = annotations_of(manifest).get(stamps.CONFLICT_RESOLUTION) or "empty"
+    if owners := co_owners_of(manifest, live):
+        return (
+            f"{subject_text(manifest)} {ALREADY_EXISTS} {cluster} and has owners there"
+            f" ({_enumerated(owners)}): {CO_OWNED}"
+        )
     paths = [] if update is None else leaf_paths(update.fields)
     differing = _enumerated([_field_text(path) for path in paths if path[0] != "f:metadata"])
     says = f"they differ in {differing}" if differing else "it says the same"
@@ -200,8 +244,8 @@ def drift_text(update: Update, before: Object) -> str:
 
 def _enumerated(texts: Sequence[str]) -> str:
     """Return the first few of many texts, and how many more there are."""
-    shown = ", ".join(texts[:_MOST_FIELDS])
-    return f"{shown} and {len(texts) - _MOST_FIELDS} more" if len(texts) > _MOST_FIELDS else shown
+    shown = ", ".join(texts[:MOST_FIELDS])
+    return f"{shown} and {len(texts) - MOST_FIELDS} more" if len(texts) > MOST_FIELDS else shown
 
 
 def _field_text(path: Path) -> str:

@@ -3,6 +3,7 @@
     nothing is there                              create it
     it is on its way out                          wait until it is gone
     it bears the stamp of our Work or binding     update it
+    it has owners, and may not be had with them   a conflict
     it is not ours, and we are told to overwrite  adopt it
     it is not ours, and may be had if it agrees   adopt it if the manifest says the same
     it is a namespace nobody asked us to own      leave it as it is, and use it
@@ -11,20 +12,28 @@
 The manifest says whether to overwrite: its annotation was made from policy and template before.
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, cast
 
-from clusterspace.apis import stamps
+from clusterspace.apis import kinds, stamps
 from clusterspace.apis.differences import differences_between
 from clusterspace.apis.fleet_placements import (
-    APPLY_TYPE,
+    APPLIED_HASH,
+    CO_OWNERSHIP,
+    COMPARISON,
+    FULL_COMPARISON,
     IF_NO_DIFF,
+    IF_NOT_DRIFTED,
     PARENT,
     PARENT_NAMESPACE,
+    STEERING,
     TAKE_OVER,
+    WHEN_TO_APPLY,
+    is_placed,
 )
 from clusterspace.apis.interpreter.templates import retain
 from clusterspace.apis.kinds import kind_of
@@ -48,11 +57,14 @@ from clusterspace.kube.managed_fields.typed_values import (
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
+    find_at,
     is_being_deleted,
     labels_of,
+    metadata_of,
     name_of,
     namespace_of,
     with_metadata,
+    with_value,
 )
 from clusterspace.kube.resources import GroupKind, GroupVersionKind
 from clusterspace.kube.schemas.model import ANYTHING, Schema
@@ -61,6 +73,17 @@ OVERWRITE: Final = stamps.OVERWRITE
 MANAGED: Final = "true"
 
 _NAMESPACE: Final = GroupKind("", "Namespace")
+_GIVEN: Final[Mapping[GroupKind, tuple[tuple[str, ...], ...]]] = {
+    _NAMESPACE: (("spec", "finalizers"),),
+    kinds.SERVICE: tuple(
+        ("spec", each) for each in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+    ),
+    kinds.CLAIM: (("spec", "volumeName"), ("spec", "storageClassName"), ("spec", "volumeMode")),
+    kinds.JOB: (("spec", "selector"), ("spec", "template", "metadata", "labels")),
+}
+"""Fields that clusters set in what people make."""
+_OTHERS_MARKS: Final = ("kubernetes.io/", "k8s.io/", "kubernetes-fleet.io/", "karmada.io/")
+"""Labels and annotations that programs set on objects, by what their keys contain."""
 _OWNER_LABELS: Final = (stamps.WORK_ID, stamps.BINDING_ID, stamps.CLUSTER_BINDING_ID)
 """Labels whose values no other hub gives out, and which outlive whatever bears them."""
 
@@ -96,6 +119,8 @@ def decide(manifest: Object, live: Object | None) -> TakeoverDecision:
         return TakeoverDecision.WAIT
     if is_ours(manifest, live):
         return TakeoverDecision.UPDATE
+    if co_owners_of(manifest, live):
+        return TakeoverDecision.CONFLICT
     if annotations_of(manifest).get(stamps.CONFLICT_RESOLUTION) == OVERWRITE:
         return TakeoverDecision.ADOPT
     kept_copy_of = annotations_of(live).get(KEPT_COPY_OF)
@@ -108,6 +133,26 @@ def decide(manifest: Object, live: Object | None) -> TakeoverDecision:
         # Wanted for what goes into it, and not for its own sake.
         return TakeoverDecision.LEAVE
     return TakeoverDecision.CONFLICT
+
+
+def co_owners_of(manifest: Object, live: Object) -> tuple[str, ...]:
+    """Return who owns an object on the member, by name, where a placement will not share it."""
+    if not is_placed(manifest) or annotations_of(manifest).get(CO_OWNERSHIP) == "true":
+        return ()
+    owners: list[Object] = metadata_of(live).get("ownerReferences") or []
+    return tuple(f"{each.get('kind')} {each.get('name')}" for each in owners)
+
+
+def keeps_drift(manifest: Object, live: Object) -> bool:
+    """Whether an object of ours is left as somebody changed it: it was applied, and then changed.
+
+    A manifest that was not applied yet is another matter: it overwrites whatever is there.
+    """
+    desired = annotations_of(manifest)
+    if desired.get(WHEN_TO_APPLY) != IF_NOT_DRIFTED:
+        return False
+    is_applied = annotations_of(live).get(APPLIED_HASH) == desired.get(APPLIED_HASH)
+    return is_applied and bool(users_differences(manifest, live))
 
 
 def is_managed(live: Object) -> bool:
@@ -159,8 +204,8 @@ _STAMP_ANNOTATIONS: Final = frozenset(
         stamps.MIGRATION,
         stamps.TEMPLATE_UID,
         stamps.TEMPLATE_GENERATION,
-        APPLY_TYPE,
-        TAKE_OVER,
+        *STEERING,
+        APPLIED_HASH,
         KEPT_COPY_OF,
     }
 )
@@ -288,11 +333,22 @@ def plan_update(manifest: Object, live: Object) -> Update | None:
 
 
 def users_differences(manifest: Object, live: Object | None) -> tuple[Object, ...]:
-    """Return how a member object differs from its manifest, our own marks aside."""
+    """Return how a member object differs from its manifest, our own marks aside.
+
+    By the manifest's own wish also in what it does not mention: defaults, what clusters set
+    themselves and the marks of Kubernetes aside.
+    """
     kind = kind_of(manifest)
     if live is None:
         return differences_between(kind, None, manifest)
     bare = without_stamps(manifest)
+    if annotations_of(manifest).get(COMPARISON) == FULL_COMPARISON:
+        desired = retain(bare, live)
+        for path in _GIVEN.get(kind, ()):
+            # What a cluster gives an object that does not ask for anything is nobody's change.
+            if find_at(desired, *path) is None and (given := find_at(live, *path)) is not None:
+                desired = with_value(desired, given, *path)
+        return differences_between(kind, _whole(live), _whole(desired, bare))
     planned = plan_update(bare, live)
     if planned is None:
         return ()
@@ -311,16 +367,30 @@ def users_differences(manifest: Object, live: Object | None) -> tuple[Object, ..
     return differences_between(kind, seen(live), seen(planned.body))
 
 
+def _whole(kube_object: Object, marked_by: Object | None = None) -> Object:
+    """Return all that people say in an object, defaults included; labels may be another's."""
+    kind = GroupVersionKind.of(str(kube_object.get("apiVersion")), str(kube_object.get("kind")))
+    marks = without_stamps(kube_object if marked_by is None else marked_by)
+
+    def of_people(words: Mapping[str, str]) -> Object:
+        return {k: v for k, v in words.items() if not any(each in k for each in _OTHERS_MARKS)}
+
+    said = {
+        "labels": of_people(labels_of(marks)),
+        "annotations": of_people(annotations_of(marks)),
+    }
+    content = _content_of(_with_defaults(kind, kube_object) or kube_object)
+    if kind_of(kube_object) == kinds.SERVICE:
+        ports: list[Object] = find_at(content, "spec", "ports") or []
+        bare = [{key: each for key, each in port.items() if key != "nodePort"} for port in ports]
+        content = with_value(content, bare, "spec", "ports")
+    return {**content, "metadata": said}
+
+
 def content_difference(before: Object, after: Object) -> FieldSet:
     """Return the fields that differ between two states of an object, names and stamps aside."""
     kind = GroupVersionKind.of(str(before.get("apiVersion")), str(before.get("kind")))
     return _difference(kind, before, after).without(_NOT_CONTENT)
-
-
-def changes_content(update: Update | None) -> bool:
-    """Whether an update changes anything besides the labels and annotations of an object."""
-    paths = () if update is None else update.fields.paths()
-    return any(path[0] != _METADATA for path in paths)
 
 
 def leaf_paths(fields: FieldSet) -> list[Path]:
@@ -437,13 +507,21 @@ def _difference(kind: GroupVersionKind, before: Object, after: Object) -> FieldS
 
     Fields that only newer servers know have no normal form here, and are compared as they are.
     """
-    if is_built_in(kind):
-        with suppress(Malformed):
-            old, new = normalize(before, kind), normalize(after, kind)
-            if not old.unknown_fields and not new.unknown_fields:
-                before, after = apply_defaults(kind, old.object), apply_defaults(kind, new.object)
+    old, new = _with_defaults(kind, before), _with_defaults(kind, after)
+    if old is not None and new is not None:
+        before, after = old, new
     found = compare(before, after, _schema_of(kind)).without(_VOLATILE)
     return found.changed | found.removed
+
+
+def _with_defaults(kind: GroupVersionKind, kube_object: Object) -> Object | None:
+    """Return an object in its normal form, with defaults; None when it has none here."""
+    if is_built_in(kind):
+        with suppress(Malformed):
+            normal = normalize(kube_object, kind)
+            if not normal.unknown_fields:
+                return apply_defaults(kind, normal.object)
+    return None
 
 
 @lru_cache(maxsize=256)

@@ -213,26 +213,12 @@ async def test_a_policy_that_is_taken_away_is_refused(hub: HubState) -> None:
     ("strategy", "field"),
     [
         ({"type": "ServerSideApply"}, "type"),
-        ({"whenToApply": "IfNotDrifted"}, "whenToApply"),
-        ({"comparisonOption": "FullComparison"}, "comparisonOption"),
-        (
-            {"comparisonOption": "FullComparison", "whenToTakeOver": "IfNoDiff"},
-            "comparisonOption",
-        ),
     ],
 )
 async def test_what_members_cannot_be_asked_is_refused_and_not_passed_over(
     hub: HubState, strategy: Object, field: str
 ) -> None:
     assert await refused(hub, applying(**strategy)) == {f"spec.strategy.applyStrategy.{field}"}
-
-
-async def test_a_comparison_that_was_stored_before_it_was_refused_can_be_written_again(
-    hub: HubState,
-) -> None:
-    stored = applying(comparisonOption="FullComparison")
-
-    assert await admitted(hub, with_metadata(stored, labels={"team": "a"}), stored)
 
 
 async def test_a_forced_server_side_apply_is_what_members_get(hub: HubState) -> None:

@@ -16,12 +16,10 @@ from clusterspace.apis.fleet_placements import (
     API_VERSION,
     APPLY_TYPE,
     BOUND,
-    IF_NO_DIFF,
     MANIFEST_HASHES,
     PREVIOUS_STATE,
-    REPORT_DIFF,
     SCHEDULED,
-    TAKE_OVER,
+    STEERING,
     UNSCHEDULED,
     ResourceIdentifier,
     apply_strategy_of,
@@ -34,6 +32,7 @@ from clusterspace.apis.fleet_placements import (
     placement_text,
     reports_only,
     scope_of,
+    steering_of,
     take_over_of,
 )
 from clusterspace.apis.policies import ABORT, OVERWRITE
@@ -399,11 +398,9 @@ def desired_binding(
         }
 
     strategy = take_over_of(apply_strategy_of(placement))
-    steering = (TAKE_OVER, APPLY_TYPE)
-    annotations = {key: each for key, each in annotations_of(base).items() if key not in steering}
+    annotations = {key: each for key, each in annotations_of(base).items() if key not in STEERING}
     annotations[MANIFEST_HASHES] = hashes_text(dict(placed.states))
-    if strategy == IF_NO_DIFF:
-        annotations[TAKE_OVER] = IF_NO_DIFF
+    annotations |= steering_of(placement)
     parent = key_of_placement(placement)
     marks = {**parent_labels(parent), stamps.BINDING_MANAGED_BY: scope_of(placement).kind.lower()}
     marked = with_metadata(base, labels={**labels_of(base), **marks}, annotations=annotations)
@@ -413,8 +410,6 @@ def desired_binding(
         current = {key: value for key, value in current.items() if key != "suspension"}
     if reports_only(placement):
         # Works that are not dispatched: an agent that knows nothing of comparing changes nothing.
-        annotations = {**annotations, APPLY_TYPE: REPORT_DIFF}
-        marked = with_metadata(marked, annotations=annotations)
         current = {**current, "suspension": {"dispatching": True}}
     reference = {
         "apiVersion": identity.group_version_kind.api_version,

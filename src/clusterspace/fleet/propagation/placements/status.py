@@ -16,7 +16,15 @@ from enum import Enum
 from typing import Final
 
 from clusterspace.apis import kinds
-from clusterspace.apis.differences import DIFF_REPORTED, Differences, differences_on
+from clusterspace.apis.differences import (
+    DIFF_REPORTED,
+    DIFFS_FOUND,
+    DRIFTS_FOUND,
+    FOUND_DRIFTS,
+    Differences,
+    differences_found,
+    differences_on,
+)
 from clusterspace.apis.fleet_placements import (
     APPLY_TYPE,
     MANIFEST_HASH,
@@ -27,7 +35,7 @@ from clusterspace.apis.fleet_placements import (
     generation_of,
     scope_of,
 )
-from clusterspace.apis.works import ALREADY_EXISTS, APPLIED, UNHEALTHY, report_of
+from clusterspace.apis.works import ALREADY_EXISTS, APPLIED, CO_OWNED, UNHEALTHY, report_of
 from clusterspace.fleet.propagation.placements.overrides import NO_OVERRIDES, ClusterOverrides
 from clusterspace.fleet.propagation.placements.picking import Picking
 from clusterspace.fleet.propagation.templates import Contents
@@ -134,7 +142,9 @@ class ObjectReport:
     availability: Availability = Availability.NOT_YET
     generation: int = 0
     differences: Differences | None = None
-    """Of an object that is only compared, once it was."""
+    """Of an object that is only compared, once it was; or of one that is not taken over."""
+    drifts: Differences | None = None
+    """Of an object that was applied, and that somebody on the member changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,20 +248,32 @@ def report_object(
     applied = find_condition(find_at(work, "status", "conditions"), APPLIED) or {}
     if applied.get("observedGeneration") != generation_of(work):
         return ObjectReport(identity, is_synced=True)
+    drifts = differences_found(work, generation_of(work), DRIFTS_FOUND)
     if applied.get("status") != TRUE:
         message, reason = str(applied.get("message") or ""), "ManifestApplyFailed"
+        if drifts is not None:
+            reason = FOUND_DRIFTS
         if ALREADY_EXISTS in message:
             # An object of somebody else is in the way: not like ours, or not to be had at all.
-            is_had_if_same = TAKE_OVER in annotations_of(work)
-            reason = "FailedToTakeOver" if is_had_if_same else "NotTakenOver"
-        return ObjectReport(identity, True, FALSE, reason, message, generation=generation_of(work))
+            is_had = TAKE_OVER in annotations_of(work) or CO_OWNED in message
+            reason = "FailedToTakeOver" if is_had else "NotTakenOver"
+        return ObjectReport(
+            identity,
+            True,
+            FALSE,
+            reason,
+            message,
+            generation=generation_of(work),
+            differences=differences_found(work, generation_of(work), DIFFS_FOUND),
+            drifts=drifts,
+        )
     kind = GroupKind(identity.group, identity.kind)
     availability = Availability.AVAILABLE
     if kind not in _DATA and kind not in _TRACKED:
         availability = Availability.UNTRACKABLE
     elif kind in _TRACKED and report_of(work).health == UNHEALTHY:
         availability = Availability.NOT_YET
-    return ObjectReport(identity, True, TRUE, "Applied", availability=availability)
+    return ObjectReport(identity, True, TRUE, "Applied", availability=availability, drifts=drifts)
 
 
 def cluster_conditions(
@@ -329,6 +351,15 @@ def diffed_placements(report: ClusterReport) -> list[Object]:
     ][:MOST_FAILED]
 
 
+def drifted_placements(report: ClusterReport) -> list[Object]:
+    """Return the objects that somebody changed on a cluster, and how, as statuses list them."""
+    return [
+        {**each.identity.to_object(), **each.drifts.to_drift()}
+        for each in report.objects
+        if each.drifts is not None and each.drifts.details
+    ][:MOST_FAILED]
+
+
 def failed_placements(report: ClusterReport, since: str) -> list[Object]:
     """Return the objects a cluster would not have, as statuses list them."""
     return [
@@ -363,6 +394,7 @@ class ClusterView:
     failed: Sequence[Object] = ()
     overrides: ClusterOverrides = NO_OVERRIDES
     diffed: Sequence[Object] = ()
+    drifted: Sequence[Object] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -493,6 +525,7 @@ def cluster_statuses(before: Object, summary: Summary, generation: int, now: flo
             "conditions": exactly(shown, conditions, now),
             "failedPlacements": list(view.failed),
             "diffedPlacements": list(view.diffed),
+            "driftedPlacements": list(view.drifted),
         }
         statuses.append({key: value for key, value in status.items() if value})
 

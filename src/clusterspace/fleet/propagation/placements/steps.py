@@ -103,6 +103,7 @@ from clusterspace.fleet.propagation.placements.status import (
     ClusterView,
     cluster_conditions,
     diffed_placements,
+    drifted_placements,
     exactly,
     failed_placements,
     report_cluster,
@@ -685,14 +686,25 @@ class Rollout:
         since = str(applied.get("lastTransitionTime") or format_time(now))
         failed = failed_placements(report, since)
         diffed = diffed_placements(report)
-        listed = {"failedPlacements": failed, "diffedPlacements": diffed}
+        drifted = drifted_placements(report)
+        listed = {
+            "failedPlacements": failed,
+            "diffedPlacements": diffed,
+            "driftedPlacements": drifted,
+        }
         status: Object = {"conditions": shown, **{k: v for k, v in listed.items() if v}}
         resource = scope_of(observed.placement).bindings
         await self._writer.change(resource, binding, {**binding, "status": status})
         index = index_in(snapshot_of(binding))
         observed_index = "" if index is None else str(index)
         return ClusterView(
-            cluster_of(binding), tuple(conditions), observed_index, failed, overrides, diffed
+            cluster_of(binding),
+            tuple(conditions),
+            observed_index,
+            failed,
+            overrides,
+            diffed,
+            drifted,
         )
 
 

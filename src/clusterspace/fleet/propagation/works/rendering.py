@@ -17,11 +17,13 @@ from clusterspace.apis.affinities import Traits
 from clusterspace.apis.clusters import WORK_FINALIZER, WORKS, execution_namespace
 from clusterspace.apis.exclusive import EXCLUSIVE, LEASED, exclusiveness_of, failover_of
 from clusterspace.apis.fleet_placements import (
-    APPLY_TYPE,
+    APPLIED_HASH,
     MANIFEST_HASH,
-    TAKE_OVER,
+    STEERING,
+    WHEN_TO_APPLY,
     hashes_of,
     is_placed,
+    manifest_hash,
     parent_labels,
     parent_of,
 )
@@ -91,8 +93,8 @@ NOTES: Final = (
     stamps.APPLIED_OVERRIDES,
     stamps.APPLIED_CLUSTER_OVERRIDES,
     EXCLUSIVE,
-    TAKE_OVER,
-    APPLY_TYPE,
+    *STEERING,
+    APPLIED_HASH,
 )
 """Annotations of a Work that go when what they tell of is gone."""
 
@@ -165,9 +167,12 @@ def outline_for_binding(
         # By which the agent finds what it has to stop. Not in `labels`, which lead to the binding.
         marked = {**labels_of(overridden.manifest), EXCLUSIVE: LEASED}
         overridden = replace(overridden, manifest=with_metadata(overridden.manifest, labels=marked))
-    for steering in (TAKE_OVER, APPLY_TYPE):
+    for steering in STEERING:
         if value := annotations_of(binding).get(steering):
             annotations[steering] = value
+    if WHEN_TO_APPLY in annotations:
+        # Of what is to be applied, and nothing of how: another strategy is no reason to overwrite.
+        annotations[APPLIED_HASH] = manifest_hash(pruned(overridden.manifest))
     notes = dict(notes_of(overridden))
     if exclusiveness:
         notes[EXCLUSIVE] = exclusiveness
