@@ -27,6 +27,7 @@ For one run of a command:
     diff.py         `diff`: one object asked of every cluster, those that agree counted
     interpretation.py     `interpret`: scripts of customizations tried, with no hub
     search.py       `search`: kinds listed of every cluster, as tables, and a statement over them
+    page.py         `ui`: a code that logs a browser in, once
     sql.py          its SQL: tables in memory, statements that can only read, within bounds
 
 Shared:

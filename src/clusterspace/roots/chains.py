@@ -66,7 +66,7 @@ def hub_recheck(authenticator: Authenticator, authorizer: Authorizer, clock: Clo
     return Recheck(guards, clock)
 
 
-def fleet_handler(
+def fleet_handler(  # noqa: PLR0913 - what the steps of one chain work with
     app: RequestHandler,
     authenticator: Authenticator,
     authorizer: Authorizer,
@@ -74,16 +74,19 @@ def fleet_handler(
     clock: Clock,
     recheck: Recheck | None = None,
     limits: Step | None = None,
+    rules: Step | None = None,
 ) -> Handler:
     """Return the handler of the fleet's requests; it authorizes nothing but impersonation.
 
-    Each cluster authorizes what is asked of it.
+    Each cluster authorizes what is asked of it. `rules` is a step that some requests meet before
+    anybody asks whose they are.
     """
     answer = chain(
         (
             Measure(clock),
             catch_errors,
             deadlines,
+            *((rules,) if rules is not None else ()),
             Authenticate(authenticator, audit.failed_logins),
             Audit(
                 clock,

@@ -40,6 +40,8 @@ from clusterspace.fleet.gateway.shared_watches import SharedWatches
 from clusterspace.fleet.gateway.warm_files import WarmFiles
 from clusterspace.fleet.membership.connections import view_settings
 from clusterspace.fleet.membership.tunnels import TunnelAnnouncement
+from clusterspace.fleet.page.app import Page
+from clusterspace.fleet.page.browsers import entrance
 from clusterspace.kube import statuses
 from clusterspace.roots.audit_logs import open_audit
 from clusterspace.roots.chains import fleet_handler, fleet_recheck
@@ -128,11 +130,24 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         logins = FleetAuthenticator(hub, clock, check)
         open_logins = FleetAuthenticator(hub, clock, check_open)
         rights.on_change(logins.forget, open_logins.forget, fleet.reviews.forget)
-        recheck = fleet_recheck(open_logins, fleet.reviews, clock)
+        page = Page(clock)
+        recheck = fleet_recheck(page.logins(open_logins, check_open), fleet.reviews, clock)
         flows = FollowedFlows(settings.requests, hub)
         limits = await stack.enter_async_context(flows.limits())
         app = FleetApp(fleet, documents)
         handler = fleet_handler(app, logins, fleet.reviews, audit, clock, recheck, limits)
+        if settings.serves_page:
+            browsers = fleet_handler(
+                page.app(app, recheck.changed),
+                page.logins(logins, check),
+                fleet.reviews,
+                audit,
+                clock,
+                recheck,
+                limits,
+                page.rules,
+            )
+            handler = entrance(handler, browsers)
         server = api_server(handler, tls.context, settings, clock)
         tasks = await stack.enter_async_context(Supervisor(clock, report))
         keep_all(tasks, {**directory.tasks(), "open streams": recheck.run})

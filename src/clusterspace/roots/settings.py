@@ -172,6 +172,8 @@ class FleetSettings(ServerSettings):
     """Reads `hub` again from where it came from, if it came from a file."""
     advertised_url: str = ""
     """Where agents of Pull clusters reach this server, when it is not where it listens."""
+    serves_page: bool = True
+    """Whether there is a page for browsers at `/ui`, and sessions for those who log in there."""
 
     def flags(self) -> dict[str, str]:
         """Return what `/flagz` shows of a fleet API server."""
@@ -179,6 +181,7 @@ class FleetSettings(ServerSettings):
             **ServerSettings.flags(self),
             "bulk-delete-members": "true" if self.bulk_delete_members else "false",
             "insecure-skip-tls-verify": "true" if self.hub.trust.skips_verification else "false",
+            "ui": "true" if self.serves_page else "false",
         }
 
 

@@ -281,7 +281,8 @@ class _OpenRequest:
         self.due = due
         header = context.received.get("authorization") or ""
         login = find_login(context.request)
-        self.has_token = login is None and bool(header)
+        # A session in a cookie stands for a token, or may: it is asked about when tokens are.
+        self.has_token = login is None and bool(header or context.received.get("cookie"))
         self.ends = login.ends if login is not None else _token_end(header)
 
 

@@ -284,6 +284,14 @@ def _checked_url(context: click.Context, parameter: click.Parameter, value: str)
     callback=_checked_url,
     help="Where agents of Pull clusters reach this server.  [default: where it listens]",
 )
+@click.option(
+    "--ui",
+    "serves_page",
+    type=click.BOOL,
+    default=True,
+    show_default=True,
+    help="Serve the page for browsers at /ui; `clusterspace ui` opens it.",
+)
 @request_options(reads=1600, writes=800)
 @server_options
 def fleet(
@@ -303,6 +311,7 @@ def fleet(
     grace_seconds: float,
     lost_seconds: float,
     advertise_url: str,
+    serves_page: bool,
     requests: "RequestLimits",
     server: ServerOptions,
     log_format: str,
@@ -356,6 +365,7 @@ def fleet(
             identities=server.identities,
             requests=requests,
             advertised_url=advertise_url.rstrip("/"),
+            serves_page=serves_page,
         )
         await serve_until_stopped(settings)
 

@@ -1,0 +1,13 @@
+"""The page at `/ui`: files for a browser, and a login that becomes a session.
+
+    browser ──> entrance ──> rules ──> who is it ──> page files, sessions, or the API as for kubectl
+
+    sessions.py  what somebody has logged in with, kept behind a random secret, bounded
+    browsers.py  which requests are a browser's, what those may, and whose session they come with
+    app.py       the files, and the paths below `/ui` at which sessions begin and end
+    static/      the page itself: HTML, CSS and ES modules, served as they are
+
+The page has no rights and no API of its own. All that it shows it asks of the fleet API server, as
+the user who has logged in. A request that is no browser's meets none of this but the question
+whether it is one.
+"""

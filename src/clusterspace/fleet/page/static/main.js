@@ -1,0 +1,162 @@
+// The frame around the screens: who is logged in, which screen it is, and keys.
+
+import { ask, askJson, whenExpired } from "./api.js";
+import { fill, h } from "./dom.js";
+import { fleetScreen } from "./fleet.js";
+import { loginScreen } from "./login.js";
+import { S } from "./strings.js";
+
+const page = document.getElementById("page");
+let session = null;
+let screen = new AbortController();
+
+// -- colours ----------------------------------------------------------------------------------------
+
+const THEME = "theme";
+function applyTheme(theme) {
+  if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+  else delete document.documentElement.dataset.theme;
+}
+applyTheme(localStorage.getItem(THEME));
+
+function themeSwitch() {
+  const chosen = localStorage.getItem(THEME) || "auto";
+  const select = h(
+    "select",
+    { "aria-label": S.theme.label, onchange: () => (localStorage.setItem(THEME, select.value), applyTheme(select.value)) },
+    ["auto", "light", "dark"].map((each) => h("option", { value: each, selected: each === chosen }, S.theme[each])),
+  );
+  select.value = chosen;
+  return select;
+}
+
+// -- screens ----------------------------------------------------------------------------------------
+
+const SCREENS = {
+  "": async (signal) => fleetScreen(signal),
+  fleet: async (signal) => fleetScreen(signal),
+  object: async (signal, parts) => (await import("./object.js")).objectScreen(signal, parts),
+  search: async (signal, parts, query) => (await import("./search.js")).searchScreen(signal, query),
+};
+const TITLES = { fleet: S.fleet, search: S.search };
+
+async function show() {
+  screen.abort();
+  screen = new AbortController();
+  const { signal } = screen;
+  const [path, query = ""] = location.hash.replace(/^#/, "").split("?");
+  const [, name = "", ...parts] = path.split("/");
+  const draw = Object.hasOwn(SCREENS, name) ? SCREENS[name] : null;
+  const main = h("main", { id: "main", tabindex: "-1" });
+  fill(page, frame(name || "fleet"), main);
+  document.title = `${name === "object" ? decodeURIComponent(parts.at(-1) || "") : TITLES[name || "fleet"] || S.product} · ${S.product}`;
+  if (!draw) {
+    fill(main, h("p", { class: "empty" }, S.notFound));
+    return;
+  }
+  try {
+    const drawn = await draw(signal, parts.map(decodeURIComponent), new URLSearchParams(query));
+    if (!signal.aborted) fill(main, drawn);
+  } catch (error) {
+    if (!signal.aborted) fill(main, h("p", { class: "notice bad", role: "alert" }, S.failed(error.message)));
+  }
+}
+
+function frame(current) {
+  const item = (name, text) => h("a", { href: `#/${name}`, "aria-current": current === name ? "page" : null }, text);
+  return [
+    h("a", { class: "skip", href: "#main", onclick: (event) => (event.preventDefault(), document.getElementById("main").focus()) }, S.skip),
+    h(
+      "header",
+      { class: "top" },
+      h("span", { class: "product" }, h("img", { src: "icon.svg", alt: "", width: "18", height: "18" }), S.product),
+      h("nav", { "aria-label": S.product }, item("fleet", S.fleet), item("search", S.search)),
+      h(
+        "div",
+        { class: "who" },
+        h("span", { class: "user", title: (session.groups || []).join(", ") }, session.user),
+        session.readOnly ? h("span", { class: "badge plain", title: S.readOnlyWhy }, S.readOnly) : null,
+        themeSwitch(),
+        h("button", { type: "button", class: "small", title: S.help, onclick: showKeys }, "?"),
+        session.secondsLeft === null ? null : h("button", { type: "button", class: "small", onclick: logOut }, S.logOut),
+      ),
+    ),
+  ];
+}
+
+async function logOut() {
+  try {
+    await ask("/ui/session", { method: "DELETE" });
+  } catch {
+    // ended already: that is what was wanted
+  }
+  begin("");
+}
+
+// -- logins -----------------------------------------------------------------------------------------
+
+function begin(why) {
+  screen.abort();
+  session = null;
+  document.title = `${S.login.title} · ${S.product}`;
+  fill(page, loginScreen(why, (opened) => ((session = opened), show())));
+}
+
+async function start() {
+  const code = /^#code=([\w%-]+)$/.exec(location.hash)?.[1];
+  if (code) {
+    // Out of the address at once, so that nobody copies or bookmarks it.
+    history.replaceState(null, "", "#/fleet");
+    try {
+      session = (await askJson("/ui/session", { method: "POST", headers: { Authorization: `Clusterspace-Code ${decodeURIComponent(code)}` } })).value;
+    } catch {
+      begin(S.login.codeUsed);
+      return;
+    }
+  } else {
+    try {
+      session = (await askJson("/ui/session")).value;
+    } catch (error) {
+      begin(error.status === 401 || error.status === 403 ? "" : S.failed(error.message));
+      return;
+    }
+  }
+  show();
+}
+
+// -- keys -------------------------------------------------------------------------------------------
+
+function showKeys() {
+  const dialog = h(
+    "dialog",
+    { "aria-labelledby": "keys", onclose: () => dialog.remove() },
+    h("h2", { id: "keys" }, S.keys.title),
+    h("dl", {}, S.keys.list.map(([key, text]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, text)))),
+    h("button", { type: "button", onclick: () => dialog.close() }, S.close),
+  );
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+let wasG = false;
+document.addEventListener("keydown", (event) => {
+  if (!session || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest("input, textarea, select, dialog")) return;
+  if (event.key === "?") showKeys();
+  else if (event.key === "/") {
+    const find = document.querySelector("[data-find]");
+    if (find) {
+      event.preventDefault();
+      find.focus();
+    } else location.hash = "#/search";
+  } else if (wasG && event.key === "f") location.hash = "#/fleet";
+  else if (wasG && event.key === "s") location.hash = "#/search";
+  wasG = event.key === "g";
+});
+
+window.addEventListener("hashchange", () => {
+  if (/^#code=/.test(location.hash)) start();
+  else if (session) show();
+});
+whenExpired(() => session && begin(S.login.expired));
+start();

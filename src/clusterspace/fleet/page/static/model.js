@@ -1,0 +1,215 @@
+// What the screens say, decided from objects alone: no network, no document, no clock but the one given.
+
+const SUFFIXES = { n: 1e-9, u: 1e-6, m: 1e-3, "": 1, k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, E: 1e18, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40, Pi: 2 ** 50, Ei: 2 ** 60 };
+
+/** Read a quantity of Kubernetes; NaN for what is none. */
+export function quantity(text) {
+  const found = /^([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)([numkMGTPE]?i?)$/.exec(String(text ?? ""));
+  const factor = found ? SUFFIXES[found[2]] : undefined;
+  return factor === undefined ? NaN : Number(found[1]) * factor;
+}
+
+/** How long ago, as kubectl writes it: 45s, 12m, 3h, 5d. */
+export function age(since, now) {
+  const seconds = Math.max(0, Math.floor((now - new Date(since).getTime()) / 1000));
+  if (!Number.isFinite(seconds)) return "";
+  if (seconds < 120) return `${seconds}s`;
+  if (seconds < 7200) return `${Math.floor(seconds / 60)}m`;
+  if (seconds < 172800) return `${Math.floor(seconds / 3600)}h`;
+  return `${Math.floor(seconds / 86400)}d`;
+}
+
+export function condition(object, type) {
+  return (object?.status?.conditions || []).find((each) => each?.type === type);
+}
+
+/** Whether a cluster is well, and since when and why not. */
+export function clusterState(cluster) {
+  if (cluster.metadata.deletionTimestamp) return { is: "leaving", since: cluster.metadata.deletionTimestamp, why: "" };
+  const ready = condition(cluster, "Ready");
+  if (!ready) return { is: "joining", since: cluster.metadata.creationTimestamp, why: "" };
+  const is = ready.status === "True" ? "well" : ready.status === "False" ? "unwell" : "silent";
+  return { is, since: ready.lastTransitionTime, why: is === "well" ? "" : ready.message || ready.reason || "" };
+}
+
+export function isPaused(cluster) {
+  return condition(cluster, "DeletionsPaused")?.status === "True";
+}
+
+/** How much of a resource is asked for: {share, total} or null when the cluster has not said. */
+export function room(cluster, resource) {
+  const summary = cluster.status?.resourceSummary;
+  const total = summary?.allocatable?.[resource];
+  const all = quantity(total);
+  if (!(all > 0)) return null;
+  const used = quantity(summary.allocated?.[resource] ?? "0") || 0;
+  return { share: used / all, total: String(total) };
+}
+
+export function taints(cluster) {
+  return (cluster.spec?.taints || []).map((each) => `${each.key}${each.value ? `=${each.value}` : ""}:${each.effect}`);
+}
+
+/** What the screens need of a binding, and no more: a fleet may have many thousand. */
+export function summarize(binding) {
+  const { metadata, spec = {}, status = {} } = binding;
+  const resource = spec.resource || {};
+  const wanted = new Map((spec.clusters || []).map((each) => [each.name, each.replicas]));
+  const places = new Map([...wanted].map(([name, replicas]) => [name, { cluster: name, wanted: replicas, isPlaced: true }]));
+  for (const each of status.aggregatedStatus || []) {
+    const place = places.get(each.clusterName) || { cluster: each.clusterName, isPlaced: false };
+    places.set(each.clusterName, {
+      ...place,
+      applied: each.applied === true,
+      health: each.health || "Unknown",
+      message: each.appliedMessage || "",
+      ready: each.status?.readyReplicas ?? (each.status?.replicas !== undefined ? 0 : undefined),
+      reported: true,
+    });
+  }
+  const annotations = metadata.annotations || {};
+  const namespacedPolicy = annotations["propagationpolicy.karmada.io/name"];
+  const clusterPolicy = annotations["clusterpropagationpolicy.karmada.io/name"];
+  return {
+    uid: metadata.uid,
+    name: metadata.name,
+    namespace: metadata.namespace || "",
+    created: metadata.creationTimestamp,
+    resource: { apiVersion: resource.apiVersion || "", kind: resource.kind || "", namespace: resource.namespace || "", name: resource.name || "", uid: resource.uid || "" },
+    replicas: spec.replicas,
+    policy: namespacedPolicy
+      ? { kind: "PropagationPolicy", namespace: annotations["propagationpolicy.karmada.io/namespace"] || metadata.namespace, name: namespacedPolicy }
+      : clusterPolicy
+        ? { kind: "ClusterPropagationPolicy", namespace: "", name: clusterPolicy }
+        : null,
+    places: [...places.values()],
+    scheduled: condition(binding, "Scheduled"),
+    applied: condition(binding, "FullyApplied"),
+    evictions: (spec.gracefulEvictionTasks || []).map((each) => ({ cluster: each.fromCluster, reason: each.reason || "", since: each.creationTimestamp })),
+  };
+}
+
+/** Whether a place is not as it should be: "apply", "health" or "". */
+export function trouble(place) {
+  if (!place.reported) return "";
+  if (!place.applied) return "apply";
+  if (place.health === "Unhealthy") return "health";
+  return place.ready !== undefined && place.wanted !== undefined && place.ready < place.wanted ? "health" : "";
+}
+
+/** How many objects are placed in each cluster, and how many of those are in trouble. */
+export function countPlaces(bindings) {
+  const counts = new Map();
+  for (const binding of bindings) {
+    for (const place of binding.places) {
+      const count = counts.get(place.cluster) || { placed: 0, failing: 0 };
+      count.placed += 1;
+      if (trouble(place)) count.failing += 1;
+      counts.set(place.cluster, count);
+    }
+  }
+  return counts;
+}
+
+const ORDER = ["cluster", "apply", "schedule", "health", "eviction", "paused"];
+
+/**
+ * Everything that is not as it should be, the worst first:
+ * {key, is, cluster, resource, place, message, since}.
+ */
+export function findProblems(clusters, bindings) {
+  const problems = [];
+  const silent = new Set();
+  for (const cluster of clusters) {
+    const name = cluster.metadata.name;
+    const state = clusterState(cluster);
+    if (state.is === "silent") silent.add(name);
+    if (state.is === "unwell" || state.is === "silent") {
+      problems.push({ key: `cluster/${name}`, is: "cluster", cluster: name, state: state.is, message: state.why, since: state.since });
+    }
+    if (isPaused(cluster)) {
+      const paused = condition(cluster, "DeletionsPaused");
+      problems.push({ key: `paused/${name}`, is: "paused", cluster: name, message: paused.message || "", since: paused.lastTransitionTime });
+    }
+  }
+  for (const binding of bindings) {
+    const { resource } = binding;
+    const about = (is, cluster, more) => problems.push({ key: `${is}/${binding.uid}/${cluster}`, is, cluster, resource, ...more });
+    if (binding.scheduled && binding.scheduled.status !== "True") {
+      about("schedule", "", { message: binding.scheduled.message || binding.scheduled.reason || "", since: binding.scheduled.lastTransitionTime });
+    }
+    for (const place of binding.places) {
+      // What a silent cluster last said is old, and is told with the cluster.
+      const is = silent.has(place.cluster) ? "" : trouble(place);
+      if (is === "apply") about("apply", place.cluster, { message: place.message, since: binding.applied?.lastTransitionTime });
+      if (is === "health") about("health", place.cluster, { place, message: "", since: "" });
+    }
+    for (const task of binding.evictions) about("eviction", task.cluster, { message: task.reason, since: task.since });
+  }
+  return problems.sort((one, other) => ORDER.indexOf(one.is) - ORDER.indexOf(other.is) || (one.key < other.key ? -1 : 1));
+}
+
+/** Take apart a name of the fleet: `web.clusterspace.member1`. */
+export function splitName(name) {
+  const at = name.lastIndexOf(".clusterspace.");
+  return at > 0 ? { own: name.slice(0, at), cluster: name.slice(at + 14) } : { own: name, cluster: "" };
+}
+
+/** One pod in a row. */
+export function podRow(pod) {
+  const { own, cluster } = splitName(pod.metadata.name);
+  const statuses = pod.status?.containerStatuses || [];
+  const waiting = statuses.map((each) => each.state?.waiting?.reason || each.state?.terminated?.reason).find(Boolean);
+  return {
+    key: pod.metadata.uid || pod.metadata.name,
+    name: pod.metadata.name,
+    own,
+    cluster: cluster || "hub",
+    status: pod.metadata.deletionTimestamp ? "Terminating" : waiting || pod.status?.reason || pod.status?.phase || "",
+    ready: `${statuses.filter((each) => each.ready).length}/${(pod.spec?.containers || []).length}`,
+    restarts: statuses.reduce((sum, each) => sum + (each.restartCount || 0), 0),
+    node: splitName(pod.spec?.nodeName || "").own,
+    created: pod.metadata.creationTimestamp,
+    containers: (pod.spec?.containers || []).map((each) => each.name),
+  };
+}
+
+/** A word for a shell, in quotes where it needs them. */
+export function quoted(word) {
+  return /^[A-Za-z0-9_./:=@%+,-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}
+
+/** An object as YAML; texts that could be read as something else are in quotes. */
+export function yaml(value, indent = "") {
+  if (Array.isArray(value)) {
+    if (!value.length) return "[]";
+    return value.map((each) => `${indent}- ${nested(each, `${indent}  `).trimStart()}`).join("\n");
+  }
+  if (value && typeof value === "object") {
+    const entries = Object.entries(value);
+    if (!entries.length) return "{}";
+    return entries.map(([key, each]) => `${indent}${scalar(key)}:${behind(each, indent)}`).join("\n");
+  }
+  return scalar(value);
+}
+
+function nested(value, indent) {
+  return yaml(value, indent);
+}
+
+function behind(value, indent) {
+  const isFilled = value && typeof value === "object" && (Array.isArray(value) ? value.length : Object.keys(value).length);
+  if (isFilled) return `\n${yaml(value, Array.isArray(value) ? indent : `${indent}  `)}`;
+  if (typeof value === "string" && value.includes("\n") && !/[^\n\x20-\x7e\u00a0-\uffff]/.test(value) && !/^\s/.test(value)) {
+    const lines = value.replace(/\n$/, "").split("\n");
+    return ` |${value.endsWith("\n") ? "" : "-"}\n${lines.map((each) => (each ? `${indent}  ${each}` : "")).join("\n")}`;
+  }
+  return ` ${yaml(value, indent)}`;
+}
+
+function scalar(value) {
+  if (value === null || value === undefined) return "null";
+  if (typeof value !== "string") return String(value);
+  const isPlain = /^[A-Za-z_/.][A-Za-z0-9_./ ()=+-]*$/.test(value) && !/^(true|false|null|yes|no|on|off|y|n|~|\.inf|\.nan)$/i.test(value) && !value.endsWith(" ");
+  return isPlain ? value : JSON.stringify(value);
+}
