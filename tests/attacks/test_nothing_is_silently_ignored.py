@@ -146,12 +146,13 @@ async def test_a_put_is_told_as_well(site: Site, address: str) -> None:
 async def test_a_kind_that_only_another_projects_controllers_act_on_is_told(
     site: Site, address: str
 ) -> None:
-    path = "/apis/remedy.karmada.io/v1alpha1/remedies?dryRun=All"
+    group = "networking.karmada.io/v1alpha1"
+    path = f"/apis/{group}/namespaces/default/multiclusteringresses?dryRun=All"
     body = {
-        "apiVersion": "remedy.karmada.io/v1alpha1",
-        "kind": "Remedy",
+        "apiVersion": group,
+        "kind": "MultiClusterIngress",
         "metadata": {"name": "calm"},
-        "spec": {"actions": ["TrafficControl"]},
+        "spec": {},
     }
 
     _, warning = await Operator(site, address).ask("POST", path, body)

@@ -41,6 +41,10 @@ ACTED_ON: Final[Mapping[GroupKind, str]] = {
     (_KARMADAS_POLICY, "ClusterTaintPolicy"): (
         "Says which taints clusters get, and lose, by what their conditions say."
     ),
+    ("remedy.karmada.io", "Remedy"): (
+        "Says what is to be done about clusters whose conditions are not as they should be: it "
+        "shows in their status, for whoever steers traffic."
+    ),
     (_KARMADAS_POLICY, "FederatedResourceQuota"): (
         "Limits what a namespace uses in all clusters together, and on single ones."
     ),
@@ -347,6 +351,14 @@ FIELDS: Final[Mapping[GroupKind, Mapping[str, str]]] = {
             "`NoExecute` only if the controllers run with `--enable-no-execute-taint-eviction`."
         ),
     },
+    ("remedy.karmada.io", "Remedy"): {
+        "spec.clusterAffinity": "Which clusters, by name; all, if not said.",
+        "spec.decisionMatches": "One of these is enough; without any it acts at once.",
+        "spec.decisionMatches.clusterConditionMatch": (
+            "A condition of the Cluster; one that it does not have is not met."
+        ),
+        "spec.actions": "What `status.remedyActions` of the Cluster shows: `TrafficControl`.",
+    },
     (_KARMADAS_POLICY, "FederatedResourceQuota"): {
         "spec.overall": (
             "What bindings of the namespace may take in the whole fleet; a write that takes more "
@@ -396,6 +408,7 @@ FIELDS: Final[Mapping[GroupKind, Mapping[str, str]]] = {
         "status.apiEnablements": "Which kinds it serves.",
         "status.clusterProperty": "Its ClusterProperties.",
         "status.conditions": "`Ready`, `CompleteAPIEnablements`, `DeletionsPaused` and others.",
+        "status.remedyActions": "What Remedies ask for; our part is to say so.",
         "status.nodeSummary": "How many nodes there are, and how many are ready.",
         "status.resourceSummary": "What nodes offer, and what pods ask for.",
         "status.kubernetesVersion": "What it runs.",
@@ -497,9 +510,6 @@ _OVERRIDE_REFUSED: Final = {
 }
 
 LEFT_OUT: Final[Mapping[GroupKind, Mapping[str, str]]] = {
-    ("cluster.karmada.io", "Cluster"): {
-        "status.remedyActions": "Karmada's Remedy controller writes it",
-    },
     (_KARMADAS_WORK, "ResourceBinding"): {
         "spec.failover": "see the policy",
         "spec.schedulePriority": "see the policy",

@@ -333,6 +333,7 @@ REASONS: Final = {
     ),
     "ReCreateSuccessful": "The object was deleted on the member, and made again.",
     "ReflectStatusSucceed": "The status of the object on the member is on its Work.",
+    "RemedyActionsChanged": "Remedies ask for other actions about a cluster than before.",
     "RemoveExecutionSpaceSucceed": "The cluster has left, and its namespace on the hub is gone.",
     "RemovingResources": "What was placed on the member will be removed.",
     "RescheduleTriggered": "A WorkloadRebalancer has it placed anew.",

@@ -30,6 +30,7 @@ from clusterspace.fleet.membership.leases import LeaseMonitor
 from clusterspace.fleet.membership.member_clusters.controller import (
     MemberClusterController,
 )
+from clusterspace.fleet.membership.remedies import RemedyController
 from clusterspace.fleet.membership.status import PushStatus, StatusSettings
 from clusterspace.fleet.propagation.dependencies import DependencyDistributor
 from clusterspace.fleet.propagation.detector import Detector, PolicyLifecycle
@@ -116,6 +117,7 @@ async def lead(
         PushStatus(hub, caches, events, members, statuses),
         Impersonation(hub, caches, events, members, impersonators, settings.status_seconds),
         LeaseMonitor(hub, caches, events, clock, settings.monitor),
+        RemedyController(hub, caches, events),
         MemberClusterController(hub, caches, events, clock, settings.member_clusters),
     )
     if settings.federation:

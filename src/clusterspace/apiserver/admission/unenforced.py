@@ -56,7 +56,6 @@ UNATTENDED: Final[Mapping[tuple[str, str], str]] = {
     ("multicluster.x-k8s.io", "ServiceImport"): _KARMADAS,
     ("networking.karmada.io", "MultiClusterIngress"): _KARMADAS,
     ("networking.karmada.io", "MultiClusterService"): _KARMADAS,
-    ("remedy.karmada.io", "Remedy"): _KARMADAS,
     (_PLACEMENT, "ClusterResourceEnvelope"): _KUBEFLEETS,
     (_PLACEMENT, "ResourceEnvelope"): _KUBEFLEETS,
 }

@@ -1,4 +1,4 @@
-"""FederatedResourceQuotas and WorkloadRebalancers, by controllers with the rights of their role."""
+"""Quotas, rebalancers and remedies of Karmada, by controllers with the rights of their role."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.apis.quotas import FEDERATED_RESOURCE_QUOTAS
 from clusterspace.apis.works import RESOURCE_BINDINGS, clusters_of
 from clusterspace.client.requests import ResourcePath
 from clusterspace.controllers.events import EVENTS
 from clusterspace.errors import Invalid, QuotaExceeded
+from clusterspace.fleet.membership.remedies import REMEDIES
 from clusterspace.fleet.propagation.rebalancer import WORKLOAD_REBALANCERS
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, with_value
@@ -272,6 +274,46 @@ async def test_a_rebalancer_tells_what_it_did_and_goes_when_its_time_is_over(tea
     await until_equal(results, ["Successful"])
     await edit(team.hub, place, lambda each: with_value(each, 0, "spec", "ttlSecondsAfterFinished"))
     await until_equal(lambda: team.hub.find(place), None)
+
+
+async def test_a_remedy_shows_on_the_cluster_for_as_long_as_it_is_called_for(team: Team) -> None:
+    asked = {"conditionType": "DNSReady", "operator": "Equal", "conditionStatus": "False"}
+    body = {
+        "apiVersion": "remedy.karmada.io/v1alpha1",
+        "kind": "Remedy",
+        "metadata": {"name": "dns"},
+        "spec": {
+            "clusterAffinity": {"clusterNames": ["west"]},
+            "decisionMatches": [{"clusterConditionMatch": asked}],
+            "actions": ["TrafficControl"],
+        },
+    }
+    await team.hub.create(ResourcePath(REMEDIES), body)
+    west = ResourcePath(CLUSTERS, name="west")
+
+    async def actions(name: str = "west") -> Any:
+        return find_at(await team.hub.get(west.named(name)), "status", "remedyActions")
+
+    async def report(status: str) -> None:
+        def with_report(cluster: Object) -> Object:
+            others = find_at(cluster, "status", "conditions") or []
+            kept = [each for each in others if each["type"] != "DNSReady"]
+            times = {"lastTransitionTime": "2026-01-01T00:00:00Z", "message": "", "reason": "x"}
+            told = {"type": "DNSReady", "status": status, **times}
+            return with_value(cluster, [*kept, told], "status", "conditions")
+
+        await edit(team.hub, west.with_subresource("status"), with_report)
+
+    await report("True")
+    await report("False")
+    await until_equal(actions, ["TrafficControl"])
+    assert await actions("east") is None
+    await report("True")
+    await until_equal(actions, None)
+    await report("False")
+    await until_equal(actions, ["TrafficControl"])
+    await delete(team.hub, ResourcePath(REMEDIES, name="dns"))
+    await until_equal(actions, None)
 
 
 async def _reason(team: Team, name: str) -> str:
