@@ -20,6 +20,7 @@ autoscaling.py      replicas by the made-up load of their pods
 controllers.py      the list of controllers, worked on one after the other
 scheduling.py       which node takes a pod, who leaves for it, and which pods are on which node
 containers.py       what runs in containers: files, environment, programs and their logs
+images.py           images that cannot be pulled, and pods that wait for them
 lifecycle.py        carries out what happens to pods next
 nodes.py            nodes with capacity and the heartbeats that keep them alive; nodes that fall
                     silent or go, and what becomes of their pods

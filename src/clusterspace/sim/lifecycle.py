@@ -31,6 +31,7 @@ from clusterspace.sim.api import (
 )
 from clusterspace.sim.containers import Programs, never_ends, program_of
 from clusterspace.sim.disruption import budget_selector
+from clusterspace.sim.images import lacks_image, without_image
 from clusterspace.sim.nodes import free_address, has_kubelet, host_address
 from clusterspace.sim.pods import BACKING_OFF, End, Pace, Stage, Step, next_step, stage_of
 from clusterspace.sim.scheduling import (
@@ -236,6 +237,12 @@ class Lifecycle:
             case Step.START:
                 node = self._node_of(pod)
                 if node is None:
+                    return
+                if lacks_image(pod):
+                    # It stays until its image is another, which is a change of the pod.
+                    waiting = without_image(pod, host_address(node), now)
+                    if waiting["status"] != pod.get("status"):
+                        await self._kubelet.update_status(waiting)
                     return
                 address = host = host_address(node)
                 if not find_at(pod, "spec", "hostNetwork"):
