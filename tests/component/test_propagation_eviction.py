@@ -148,6 +148,7 @@ async def test_cluster_failover_testing_with_nil_failover_behavior(fleet: Fleet)
             "purgeMode": "Gracefully",
             "producer": "TaintManager",
             "reason": "TaintUntolerated",
+            "message": "its taint fail-test:NoExecute is not tolerated, or no longer",
             "replicas": 2,
         }
 

@@ -19,6 +19,7 @@ from clusterspace.testing.quick_commands import quick_commands
 SHARED = (
     "quick-start.md",
     "concepts.md",
+    "guides/drain.md",
     "guides/propagate.md",
     "guides/take-over.md",
     "guides/migrate-a-cluster.md",

@@ -89,7 +89,7 @@ async def test_a_workload_moves_and_is_never_without_a_copy_that_is_ready(tmp_pa
             assert await ready_on(members[new]) == 2
             assert fewest == 2
             notes = {each.name: each for each in told.clusters}
-            assert "(TaintUntolerated)" in notes[old].why
+            assert "(TaintUntolerated: its taint fail-test:NoExecute" in notes[old].why
 
             # Well again, it is used when somebody asks for it, and not before.
             await edit(hub, cluster, lambda held: without_value(held, "spec", "taints"))

@@ -57,6 +57,8 @@ SYSTEM_LABELS: Final = {"karmada.io/system": "true"}
 NOT_READY_TAINT: Final = "cluster.karmada.io/not-ready"
 UNREACHABLE_TAINT: Final = "cluster.karmada.io/unreachable"
 CORDON_TAINT: Final = "cluster.karmada.io/unschedulable"
+DRAIN_TAINT: Final = "clusterspace.io/drain"
+"""With effect NoExecute: a person has all that may go elsewhere leave the cluster."""
 
 RESERVED_NAMES: Final = frozenset({"karmada", "hub", "all"})
 """Words that mean something else where a cluster is named: the control plane, or every cluster."""

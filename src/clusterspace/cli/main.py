@@ -54,10 +54,13 @@ SECTIONS: Final = {
         "cordon": Verb("clusters:cordon", "Place nothing new on a cluster."),
         "uncordon": Verb("clusters:uncordon", "Let a cluster get new work again."),
         "taint": Verb("clusters:taint", "Set or remove taints of a cluster."),
+        "drain": Verb("moves:drain", "Move what may run elsewhere off a cluster."),
     },
     "Workloads": {
         "migrate": Verb("migrate:migrate", "Take a whole live cluster in, or give it back."),
         "promote": Verb("workloads:promote", "Take over what already runs on a cluster."),
+        "rebalance": Verb("moves:rebalance", "Place workloads anew, and show it first."),
+        "simulate": Verb("moves:simulate", "Say what a failure or a policy would do."),
         "resume": Verb("workloads:resume", "Let paused deletions on a cluster go on."),
         "why": Verb("why:why", "Say why an object is where it is."),
         "diff": Verb("diff:diff", "Say in which clusters an object differs."),

@@ -23,6 +23,8 @@ For one run of a command:
     cluster_migration.py  `migrate`: a live cluster planned, taken in and given back
     proofs.py             `migrate snapshot` and `prove`: what ran before and after
     workloads.py    `promote`, `resume`
+    moves.py        `drain`, `rebalance`: one write each, and a look now and then
+    simulation.py   `simulate`, and the plans of those two: live objects read, nothing written
     why.py          `why`: the hub's objects read, the clusters concerned asked
     diff.py         `diff`: one object asked of every cluster, those that agree counted
     interpretation.py     `interpret`: scripts of customizations tried, with no hub

@@ -13,6 +13,7 @@ clusters.py     `clusters`, `cordon`, `uncordon`, `taint`, `kubeconfig`
 migrate.py      `migrate`: a whole live cluster planned, taken in and given back
 proofs.py       `migrate snapshot`, `migrate prove`: what ran before and after, compared
 workloads.py    `promote`, `resume`
+moves.py        `drain`, `rebalance`, `simulate`: workloads elsewhere, for real or not yet
 why.py          `why`: an object followed to its clusters, or back from one
 diff.py         `diff`: one object across all clusters, and which of them differ
 search.py       `search`: SQL over the objects of every cluster

@@ -26,6 +26,8 @@ What they share:
 
 For people:
     explanation.py   why one object is where it is
+    history.py       the story of a move, as events tell it
+    simulation.py    what a failure, a drain, a fresh start or a new policy would do
 
 Its controllers meet only in the API: each follows what the one before it wrote, and can be
 stopped alone. Nothing is removed because it could not be seen.

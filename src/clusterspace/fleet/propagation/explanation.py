@@ -59,6 +59,7 @@ from clusterspace.fleet.propagation.bindings import (
     read_policy,
     targets_of,
 )
+from clusterspace.fleet.propagation.history import read_events, story_of
 from clusterspace.fleet.propagation.scheduler.decisions import SCHEDULED, plan_for
 from clusterspace.fleet.propagation.scheduler.demands import is_to_schedule
 from clusterspace.fleet.propagation.scheduler.filters import candidate_of
@@ -151,7 +152,8 @@ class BindingNote:
     works_written: ConditionNote = ConditionNote()
     """Empty while every cluster has the Work it should have."""
     moves: tuple[str, ...] = ()
-    """What has it where it is, besides its policy: a group it fell back to, somebody who asked."""
+    """What has it where it is, besides its policy: a group it fell back to, somebody who asked;
+    then the steps of its last moves, as events tell them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +243,8 @@ class Evidence:
     leases: tuple[Object, ...] = ()
     placement: Object | None = None
     """The placement that made the binding, if one did."""
+    events: tuple[Object, ...] = ()
+    """Those of the binding."""
 
 
 def find_named(served: ServedResources, word: str) -> ResourceInfo:
@@ -293,6 +297,7 @@ async def gather(hub_client: Reader, path: ResourcePath) -> Evidence:
         clusters=tuple(await hub_client.list_objects(ResourcePath(CLUSTERS))),
         leases=tuple(await hub_client.list_objects(ResourcePath(LEASES, CLUSTER_NAMESPACE))),
         placement=placement,
+        events=() if binding is None else await read_events(hub_client, binding),
     )
 
 
@@ -328,7 +333,7 @@ def explain(evidence: Evidence, live: Mapping[str, LiveNote] | None = None) -> E
             _condition(binding, SCHEDULED),
             _condition(binding, "FullyApplied"),
             _condition(binding, WORKS_WRITTEN),
-            moves_of(binding),
+            (*moves_of(binding), *story_of(evidence.events)),
         ),
         clusters=tuple(
             replace(_with_cluster(each, evidence), live=(live or {}).get(each.name))
@@ -450,7 +455,8 @@ def moves_of(binding: Object) -> tuple[str, ...]:
 
 def why_leaving(task: Object, *, is_placed: bool) -> str:
     """Return how far the way out of a cluster is, and what it waits for."""
-    because = f"it is to leave since {task.get('creationTimestamp')} ({task.get('reason')})"
+    said = f": {task['message']}" if task.get("message") else ""
+    because = f"it is to leave since {task.get('creationTimestamp')} ({task.get('reason')}{said})"
     if is_placed:
         return f"{because}, and stays as long as there is no other place"
     if task.get("suppressDeletion") or task.get("purgeMode") == "Never":

@@ -48,6 +48,7 @@ from clusterspace.fleet.propagation.eviction.decisions import (
     EvictionSettings,
     assess,
     failing_clusters,
+    find_evicting,
     look_dead,
     new_application_task,
     new_task,
@@ -59,6 +60,7 @@ from clusterspace.fleet.propagation.eviction.decisions import (
 )
 from clusterspace.fleet.propagation.heartbeats import Heartbeats
 from clusterspace.fleet.propagation.scheduler.demands import is_to_schedule
+from clusterspace.fleet.propagation.scheduler.filters import taint_text
 from clusterspace.kube.objects import Object, is_being_deleted
 from clusterspace.telemetry import fleet_metrics
 
@@ -176,7 +178,7 @@ class Eviction(Reconciler):
             for each in begun:
                 name = str(each["fromCluster"])
                 self._slots.pop((request, name), None)
-                why = "its taints are not tolerated, or no longer"
+                why = str(each.get("message") or "its taints are not tolerated, or no longer")
                 if each["reason"] == APPLICATION_FAILURE:
                     why = f"it has failed there for {tolerated_failure(binding):g} s or longer"
                 self._tell(stored, STARTED, f"Evicting from cluster {name}: {why}.", name)
@@ -203,8 +205,10 @@ class Eviction(Reconciler):
                 waiting.append(seconds)
                 continue
             try:
-                if await self._is_untolerated_live(binding, target.name):
-                    begun.append(new_task(binding, target, self._settings.purge_mode, now))
+                if taint := await self._find_evicting_live(binding, target.name):
+                    why = f"its taint {taint_text(taint)} is not tolerated, or no longer"
+                    mode = self._settings.purge_mode
+                    begun.append(new_task(binding, target, mode, now, why))
                 elif failures.get(target.name) == 0:
                     # No live read: the binding itself says that it fails, and is written at the
                     # version that says so.
@@ -215,17 +219,27 @@ class Eviction(Reconciler):
                 waiting.append(_LOOK_SECONDS)
         return begun, waiting
 
-    async def _is_untolerated_live(self, binding: Object, name: str) -> bool:
-        """Whether the hub itself says so: the cache may have a taint that somebody took away."""
+    async def _find_evicting_live(self, binding: Object, name: str) -> Object | None:
+        """Return the taint to leave by, from the hub: somebody may have taken the cached one away.
+
+        None when there is none.
+        """
         if self._tolerated(binding, name) != 0:
-            return False
+            return None
         live = await self._hub.find(ResourcePath(CLUSTERS, name=name))
-        return live is not None and _tolerated(binding, state_of(live), self._clock.now()) == 0
+        taints = self._evicting(None if live is None else state_of(live))
+        return find_evicting(taints, _tolerations_of(binding), self._clock.now())
 
     def _tolerated(self, binding: Object, name: str) -> float | None:
-        if not self._settings.is_on:
-            return None
-        return _tolerated(binding, self._states.get(name), self._clock.now())
+        """Return for how much longer a binding tolerates a cluster; None for ever, 0 no longer."""
+        taints = self._evicting(self._states.get(name))
+        return seconds_tolerated(taints, _tolerations_of(binding), self._clock.now())
+
+    def _evicting(self, state: ClusterState | None) -> tuple[Object, ...]:
+        # A cluster that is not there any more, or is leaving, is the scheduler's affair.
+        if state is None or state.is_leaving:
+            return ()
+        return state.evicting(by_all=self._settings.is_on)
 
     def _must_leave(self, binding: Object, task: Object) -> bool:
         """Whether what a task of ours was made for still holds."""
@@ -304,13 +318,8 @@ class Eviction(Reconciler):
         return [request_for(key) for key in keys]
 
 
-def _tolerated(binding: Object, state: ClusterState | None, now: float) -> float | None:
-    """Return for how much longer a binding tolerates a cluster; None for ever, 0 no longer."""
-    # A cluster that is not there any more, or is leaving, is the scheduler's affair.
-    if state is None or state.is_leaving:
-        return None
-    tolerations = (placement_of(binding) or {}).get("clusterTolerations") or ()
-    return seconds_tolerated(state.taints, tolerations, now)
+def _tolerations_of(binding: Object) -> list[Object]:
+    return (placement_of(binding) or {}).get("clusterTolerations") or []
 
 
 def is_of_interest(update: Update) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from clusterspace.apis.clusters import conditions_of, is_pull, taints_of
+from clusterspace.apis.clusters import DRAIN_TAINT, conditions_of, is_pull, taints_of
 from clusterspace.apis.works import HEALTHY, UNHEALTHY, TargetCluster, clusters_of
 from clusterspace.errors import Malformed, MalformedObject
 from clusterspace.kube.conditions import is_true
@@ -54,7 +54,8 @@ _TASKS: Final = ("spec", "gracefulEvictionTasks")
 class EvictionSettings:
     """Whether taints evict workloads at all, and how carefully anything is evicted.
 
-    Applications that fail are evicted when their policies ask for it, whether taints do or not.
+    Applications that fail are evicted when their policies ask for it, and all that may leave when
+    a person drains a cluster, whether taints evict or not.
     """
 
     is_on: bool = False
@@ -84,6 +85,12 @@ class ClusterState:
     is_pull: bool = False
     taints: tuple[Object, ...] = field(default=(), compare=True)
     """Those with effect NoExecute."""
+
+    def evicting(self, *, by_all: bool) -> tuple[Object, ...]:
+        """Return the taints that evict: all of them, or only that of a person who drains."""
+        if by_all:
+            return self.taints
+        return tuple(each for each in self.taints if each.get("key") == DRAIN_TAINT)
 
 
 def state_of(cluster: Object) -> ClusterState:
@@ -128,6 +135,13 @@ def seconds_tolerated(
     return max(min(ends) - now, 0.0) if ends else None
 
 
+def find_evicting(
+    taints: Iterable[Object], tolerations: Sequence[Object], now: float
+) -> Object | None:
+    """Return the first NoExecute taint that is not tolerated, or no longer."""
+    return next((e for e in taints if seconds_tolerated((e,), tolerations, now) == 0), None)
+
+
 def tasks_of(binding: Object) -> list[Object]:
     """Return the eviction tasks of a binding."""
     return cast("list[Object]", find_at(binding, *_TASKS) or [])
@@ -138,12 +152,15 @@ def with_tasks(binding: Object, tasks: Sequence[Object]) -> Object:
     return with_value(binding, list(tasks), *_TASKS) if tasks else without_value(binding, *_TASKS)
 
 
-def new_task(binding: Object, cluster: TargetCluster, default_mode: str, now: float) -> Object:
-    """Return the task that has a binding leave a tainted cluster."""
+def new_task(
+    binding: Object, cluster: TargetCluster, default_mode: str, now: float, because: str = ""
+) -> Object:
+    """Return the task that has a binding leave a tainted cluster, `because` of which taint."""
     behaviour = cast("Object | None", find_at(binding, "spec", "failover", "cluster"))
     mode = default_mode if behaviour is None else mode_of(behaviour)
     task = _task(binding, cluster, mode, now, behaviour or {})
-    return {**task, "producer": PRODUCER, "reason": UNTOLERATED}
+    task |= {"producer": PRODUCER, "reason": UNTOLERATED}
+    return {**task, "message": because} if because else task
 
 
 def new_application_task(binding: Object, cluster: TargetCluster, now: float) -> Object:

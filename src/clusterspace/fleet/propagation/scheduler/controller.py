@@ -49,7 +49,7 @@ from clusterspace.fleet.propagation.scheduler.decisions import (
     with_outcome,
     with_targets,
 )
-from clusterspace.fleet.propagation.scheduler.demands import is_to_schedule, read_amounts
+from clusterspace.fleet.propagation.scheduler.demands import is_to_schedule
 from clusterspace.fleet.propagation.scheduler.filters import KnownClusters, candidate_of
 from clusterspace.fleet.propagation.scheduler.reservations import Reservations
 from clusterspace.kube.conditions import find_condition
@@ -146,11 +146,7 @@ class Scheduler(Reconciler):
             decision = plan_for(binding, dict(sorted(confirmed.items())))
         # In the same step as the decision, and before the first await: the next one is decided by
         # what this one leaves. A write that fails gives it back, and all is decided anew.
-        placed = {each.name: each.replicas for each in clusters_of(binding)}
-        more = {name: count - placed.get(name, 0) for name, count in decision.targets.items()}
-        if any(count > 0 for count in more.values()):
-            needs = find_at(binding, "spec", "replicaRequirements", "resourceRequest")
-            self._reservations.take(request, more, read_amounts(needs), reported)
+        self._reservations.reserve(request, binding, decision.targets, reported)
         try:
             decision = await self._write(request, informer.path.at(request.key), binding, decision)
         except BaseException:

@@ -5,7 +5,7 @@ own; those of ClusterResourcePlacements are not scheduled (placements/picking.py
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias, cast
 
 from clusterspace.apis.affinities import Traits, traits_of
@@ -173,6 +173,8 @@ class Rejection:
 
     cluster: str
     reason: str
+    filter: str = field(default="", compare=False)
+    """What found that out, by the name that Karmada's plugins have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,12 +196,13 @@ def filter_clusters(
     fit: list[Candidate] = []
     rejected: list[Rejection] = []
     for candidate in candidates.values():
-        reasons = (each(candidate, demand, group) for each in FILTERS)
-        reason = next((each for each in reasons if each is not None), None)
-        if reason is None:
-            fit.append(candidate)
+        for each in FILTERS:
+            if (reason := each(candidate, demand, group)) is not None:
+                name = _NAMES.get(each, each.__name__)
+                rejected.append(Rejection(candidate.name, reason, name))
+                break
         else:
-            rejected.append(Rejection(candidate.name, reason))
+            fit.append(candidate)
     return Filtered(tuple(fit), tuple(rejected))
 
 
@@ -274,3 +277,12 @@ FILTERS: Final[tuple[Filter, ...]] = (
     is_evicting,
 )
 """In the order in which they are asked; the cheap and the common ones first."""
+
+_NAMES: Final[Mapping[Filter, str]] = {
+    is_leaving: "ClusterLeaving",
+    does_not_match_affinity: "ClusterAffinity",
+    lacks_api: "APIEnablement",
+    has_untolerated_taint: "TaintToleration",
+    has_no_spread_group: "SpreadConstraint",
+    is_evicting: "ClusterEviction",
+}

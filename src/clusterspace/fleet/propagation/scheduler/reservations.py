@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.apis.works import clusters_of
 from clusterspace.controllers.controller import Request
-from clusterspace.fleet.propagation.scheduler.demands import Amounts
+from clusterspace.fleet.propagation.scheduler.demands import Amounts, read_amounts
 from clusterspace.fleet.propagation.scheduler.filters import PODS, Candidate, Room
+from clusterspace.kube.objects import Object, find_at
 from clusterspace.kube.quantities import ZERO, Quantity
 
 RESERVED_SECONDS: Final = 60.0
@@ -62,6 +64,20 @@ class Reservations:
                 self._free.setdefault(name, _free_pods(candidates[name].room))
                 made = _Reservation(request, replicas, each, until)
                 self._taken.setdefault(name, []).append(made)
+
+    def reserve(
+        self,
+        request: Request,
+        binding: Object,
+        targets: Mapping[str, int],
+        candidates: Mapping[str, Candidate],
+    ) -> None:
+        """Reserve what a binding is to have on each cluster besides what it has there."""
+        placed = {each.name: each.replicas for each in clusters_of(binding)}
+        more = {name: count - placed.get(name, 0) for name, count in targets.items()}
+        if any(count > 0 for count in more.values()):
+            needs = find_at(binding, "spec", "replicaRequirements", "resourceRequest")
+            self.take(request, more, read_amounts(needs), candidates)
 
     def release(self, request: Request) -> None:
         """Give back what was reserved for a binding."""

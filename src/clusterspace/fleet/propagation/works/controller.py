@@ -17,9 +17,11 @@ from clusterspace.apis import stamps
 from clusterspace.apis.clusters import (
     CLUSTERS,
     DELETIONS_PAUSED,
+    DRAIN_TAINT,
     EXECUTION_PREFIX,
     WORKS,
     conditions_of,
+    taints_of,
 )
 from clusterspace.apis.exclusive import exclusiveness_of, failover_of
 from clusterspace.apis.fleet_placements import hashes_of, is_placed
@@ -298,7 +300,8 @@ class BindingWorks(Reconciler):
                 why = "spec.preserveResourcesOnDeletion of its policy would have it run on"
                 reasons.append(f"{cluster} runs it, and {why}")
             elif not is_being_deleted(work):
-                await self._writer.remove(work, is_preserved=False)
+                is_asked = self._is_drained(cluster)
+                await self._writer.remove(work, is_preserved=False, is_asked=is_asked)
                 reasons.append(f"{cluster} is to stop it first")
             elif why := await self._proofs.why_not_stopped(work):
                 reasons.append(why)
@@ -358,7 +361,14 @@ class BindingWorks(Reconciler):
         if live is None:
             return
         for work in find_orphans(existing, kept_clusters(live)):
-            await self._writer.remove(work, is_preserved=preserves_resources(live))
+            # What a person drains off a cluster, and is placed elsewhere, is no accident.
+            is_asked = bool(targets_of(live)) and self._is_drained(cluster_of(work))
+            is_preserved = preserves_resources(live)
+            await self._writer.remove(work, is_preserved=is_preserved, is_asked=is_asked)
+
+    def _is_drained(self, cluster: str) -> bool:
+        taints = taints_of(self._clusters.cache.find(cluster) or {})
+        return any(each.get("key") == DRAIN_TAINT for each in taints)
 
     async def _withdraw(self, request: Request, binding: Object) -> None:
         """Remove all Works of a binding that is being deleted, then release it."""

@@ -62,25 +62,18 @@ class StopProofs:
         """
         name = cluster_of(work)
         cluster = self._clusters.cache.find(name)
-        if cluster is None or not is_pull(cluster) or exclusiveness_of_work(work) != LEASED:
-            return _only_by_itself(name, work, cluster)
-        if not all(can_be_stopped(each) for each in manifests_of(work)):
-            return f"{name} has not stopped it, and its agent does not know how to stop its kind"
+        if why := why_never_proven(name, work, cluster):
+            return f"{name} has not stopped it{why}"
         if why := self._why_not_trusted():
             return f"{name} has not stopped it; {why}"
         # Live, and after the Work was seen to be on its way out. Were it read before, the agent
         # could renew in between, find its Work still wanted, and start the copy again.
         lease = await self._hub.find(ResourcePath(LEASES, CLUSTER_NAMESPACE, name))
         known = self.heartbeats.find(name)
-        promised = None if lease is None else promised_seconds(lease)
-        if lease is None or known is None or promised is None:
-            return (
-                f"{name} has not stopped it, and its agent does not promise to stop exclusive "
-                "copies when it loses the hub: run a newer agent, with --exclusive-lease"
-            )
-        pods = max(stop_seconds(each) for each in manifests_of(work))
+        due = None if lease is None else proven_after(work, lease, self._margin)
+        if lease is None or known is None or due is None:
+            return f"{name} has not stopped it{NO_PROMISE}"
         quiet = self._clock.monotonic() - known.seen_at
-        due = promised + self._margin + pods
         if resource_version_of(lease) != known.version or quiet < due:
             # No time that is left, which would be another text, and another write, at every look.
             return (
@@ -107,14 +100,37 @@ class StopProofs:
         return is_pull(cluster) and is_silent
 
 
-def _only_by_itself(name: str, work: Object, cluster: Object | None) -> str:
-    """Return why only an answer of the cluster itself proves that a copy has stopped."""
-    if cluster is not None and not is_pull(cluster) and exclusiveness_of_work(work) == LEASED:
+NO_PROMISE: Final = (
+    ", and its agent does not promise to stop exclusive copies when it loses the hub: run a newer "
+    "agent, with --exclusive-lease"
+)
+
+
+def proven_after(work: Object, lease: Object, margin_seconds: float) -> float | None:
+    """Return how long a silent agent proves that it has stopped a copy; None when it never does."""
+    promised = promised_seconds(lease)
+    if promised is None:
+        return None
+    pods = max((stop_seconds(each) for each in manifests_of(work)), default=0.0)
+    return promised + margin_seconds + pods
+
+
+def why_never_proven(name: str, work: Object, cluster: Object | None) -> str:
+    """Return why only an answer of the cluster itself proves that a copy has stopped.
+
+    In words that go on from "has not stopped it"; empty when a lease would prove it, too.
+    """
+    is_leased = exclusiveness_of_work(work) == LEASED
+    if cluster is not None and is_pull(cluster) and is_leased:
+        if all(can_be_stopped(each) for each in manifests_of(work)):
+            return ""
+        return ", and its agent does not know how to stop its kind"
+    if cluster is not None and is_leased:
         more = (
             "it is a Push cluster, where nobody stops it by a lease: register it with an agent, "
             f"or, if you know that it is dead, `clusterspace unjoin {name} --force`"
         )
-    elif exclusiveness_of_work(work) == LEASED:
+    elif is_leased:
         more = "there is no such cluster any more"
     else:
         more = (
@@ -122,7 +138,7 @@ def _only_by_itself(name: str, work: Object, cluster: Object | None) -> str:
             "clusterspace.io/exclusive=true to have agents stop it by a lease, or with false when "
             "two copies do no harm"
         )
-    return f"{name} has not stopped it: {more}"
+    return f": {more}"
 
 
 def staying(binding_tasks: Iterable[Object]) -> frozenset[str]:

@@ -372,7 +372,8 @@ def find_orphans(existing: Iterable[Object], kept: frozenset[str]) -> tuple[Obje
 def plan_farewell(work: Object, *, is_preserved: bool, is_asked: bool = False) -> Change:
     """Return the Work as it must be before it is deleted: it says what the cluster keeps.
 
-    And whether somebody asked for this, by deleting the template: others are counted.
+    And whether somebody asked for this, by deleting the template or draining the cluster: others
+    are counted.
 
     Whether members keep their objects may have been decided only just now; a Work that is deleted
     without knowing takes them along.
