@@ -91,17 +91,40 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Have each worker begin to collect elsewhere, so that a file is compiled once and not by all.
+
+    In a new clone no test is compiled yet, which takes longer than to import it. Workers that go
+    through the same files side by side would all find nothing, and each would compile everything.
+    """
+    report = yield
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    if worker and isinstance(collector, pytest.Directory) and report.outcome == "passed":
+        first = worker * len(report.result) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        report.result = [*report.result[first:], *report.result[:first]]
+    return report
+
+
 _LONGEST_FIRST: Final = ("robustness", "conformance", "flows", "component", "attacks")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the directories whose files take longest, and end with thousands of short tests.
 
     Workers take a file each, so that what a file shares is started once. The last of them then
-    end together.
+    end together. All have the same order, wherever they began to collect.
     """
     order = {name: place for place, name in enumerate(_LONGEST_FIRST)}
-    items.sort(key=lambda item: order.get(item.nodeid.split("/", 2)[1], len(order)))
+
+    def place_of(item: pytest.Item) -> tuple[int, str]:
+        file = item.nodeid.partition("::")[0]
+        return order.get(file.split("/", 2)[1], len(order)), file
+
+    items.sort(key=place_of)
 
 
 # Many times what the longest test takes on a busy machine; slow suites take what they need.
