@@ -54,6 +54,7 @@ WITHOUT_STEPS = (
     "README.md",
     "comparison.md",
     "fleet-verbs.md",
+    "guides/autoscaling.md",
     "guides/failover.md",
     "guides/moves.md",
     "guides/sizing.md",

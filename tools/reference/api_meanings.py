@@ -16,6 +16,12 @@ _PLACEMENT: Final = "placement.kubernetes-fleet.io"
 _MEMBERS: Final = "cluster.kubernetes-fleet.io"
 
 ACTED_ON: Final[Mapping[GroupKind, str]] = {
+    ("autoscaling.karmada.io", "FederatedHPA"): (
+        "Scales a template by the load of its pods in all clusters together."
+    ),
+    ("autoscaling.karmada.io", "CronFederatedHPA"): (
+        "Scales a template, or the bounds of a FederatedHPA, at set times."
+    ),
     ("cluster.karmada.io", "Cluster"): (
         "A member: where it is, how it is reached, and what it reported last. `clusterspace join` "
         "and the agent of a registered cluster write it."
@@ -343,6 +349,41 @@ _MEMBER: Final = {
 }
 
 FIELDS: Final[Mapping[GroupKind, Mapping[str, str]]] = {
+    ("autoscaling.karmada.io", "FederatedHPA"): {
+        "spec.scaleTargetRef": "A template that a policy places, with a `scale` subresource.",
+        "spec.minReplicas": "1, if not said; 0 takes an Object or External metric.",
+        "spec.maxReplicas": "Of the template; where clusters get full copies, of each.",
+        "spec.metrics": (
+            "CPU at 80 % of requests, if none is listed. The one that asks for most decides."
+        ),
+        "spec.behavior": "Windows and policies, as of a HorizontalPodAutoscaler.",
+        "status.currentReplicas": "The template's.",
+        "status.desiredReplicas": "What was last asked for.",
+        "status.currentMetrics": "What was last measured, over all clusters.",
+        "status.conditions": (
+            "`AbleToScale`, `ScalingActive`, `ScalingLimited`, with Kubernetes' reasons; clusters "
+            "of which nothing is known are named."
+        ),
+        "status.lastScaleTime": "When it last changed the template.",
+        "status.observedGeneration": "The generation that all of this is about.",
+    },
+    ("autoscaling.karmada.io", "CronFederatedHPA"): {
+        "spec.scaleTargetRef": "A template with a `scale` subresource, or a FederatedHPA.",
+        "spec.rules.name": "Its history goes by this name.",
+        "spec.rules.schedule": "As of a CronJob.",
+        "spec.rules.timeZone": "UTC, if not said.",
+        "spec.rules.targetReplicas": "For templates.",
+        "spec.rules.targetMinReplicas": "For FederatedHPAs.",
+        "spec.rules.targetMaxReplicas": "For FederatedHPAs.",
+        "spec.rules.suspend": "Not due while it is true.",
+        "spec.rules.successfulHistoryLimit": "3, if not said.",
+        "spec.rules.failedHistoryLimit": "3, if not said.",
+        "status.executionHistories.nextExecutionTime": (
+            "When it is due. A time that passed while no controller ran is made up for."
+        ),
+        "status.executionHistories.successfulExecutions": "The newest first.",
+        "status.executionHistories.failedExecutions": "The newest first, with the reason.",
+    },
     (_KARMADAS_POLICY, "ClusterTaintPolicy"): {
         "spec.targetClusters": "Which clusters; all, if not said.",
         "spec.addOnConditions": "Taints are set when all of these hold; never if there are none.",

@@ -16,6 +16,9 @@ NOT_OURS: Final = (
 )
 
 KINDS: Final = {
+    "clusterspace.fleet.autoscaling.federated_hpa": "FederatedHPA",
+    "clusterspace.fleet.autoscaling.metrics": "FederatedHPA",
+    "clusterspace.kube.autoscaling": "FederatedHPA",
     "clusterspace.builtins.definitions": "CustomResourceDefinition",
     "clusterspace.apis.interpreter.reports": "Job (a template on the hub)",
     "clusterspace.builtins.strategies": "Pod and APIService",
@@ -50,6 +53,18 @@ _FAILURES: Final = (
     "clusterspace.apis.clusters:DELETIONS_PAUSED",
 )
 INDIRECT: Final[Indirect] = {
+    ("clusterspace.fleet.autoscaling.metrics", "reason"): (
+        "FailedGetContainerResourceMetric",
+        "FailedGetExternalMetric",
+        "FailedGetObjectMetric",
+        "FailedGetPodsMetric",
+        "FailedGetResourceMetric",
+    ),
+    ("clusterspace.fleet.autoscaling.federated_hpa", "refusal.event"): (
+        "clusterspace.fleet.autoscaling.metrics:UNCOMPUTED",
+        "FailedGetBindings",
+        "FailedRescale",
+    ),
     # Templates show the conditions of their copies, which are Kubernetes' own.
     ("clusterspace.apis.interpreter.reports", "condition_type"): (),
     ("clusterspace.apis.interpreter.reports", "reason"): (),
@@ -130,6 +145,9 @@ INDIRECT: Final[Indirect] = {
 }
 
 TYPES: Final = {
+    "AbleToScale": "Whether the target and its scale were found, and could be changed.",
+    "ScalingActive": "Whether its load could be measured; names silent clusters.",
+    "ScalingLimited": "Whether bounds or `behavior` keep it from the size that the load asks for.",
     "Applied": "Whether every manifest is on the member as the hub wants it.",
     "ApprovalAccepted": "Whether the run has seen that its request was approved.",
     "ApprovalRequestApproved": "Of a task of a stage, whether somebody approved it.",
@@ -196,6 +214,30 @@ TYPES: Final = {
 }
 
 REASONS: Final = {
+    "FailedGetContainerResourceMetric": "No cluster tells what the container uses.",
+    "FailedGetExternalMetric": "No cluster tells of the metric.",
+    "FailedGetObjectMetric": "No cluster tells of the metric.",
+    "FailedGetPodsMetric": "No cluster tells of the metric.",
+    "FailedGetResourceMetric": (
+        "No cluster tells what the pods use, or a pod requests nothing to compare it with."
+    ),
+    "FailedComputeMetricsReplicas": "A metric cannot be had; `ScalingActive` says which.",
+    "FailedGetBindings": "No policy places the target of a FederatedHPA.",
+    "FailedRescale": "The hub refused the new size of a FederatedHPA's target.",
+    "FailedGetBinding": "No policy places the target.",
+    "FailedGetScale": "The target has no `scale` subresource, or its selector cannot be read.",
+    "FailedGetScaleTargetRef": "There is no such target.",
+    "FailedGetTargetClusters": "The target was not placed on any cluster yet.",
+    "FailedUpdateScale": "The hub refused the new size; the message says why.",
+    "InvalidMetricSourceType": "No metric is listed, or one of a type that does not exist.",
+    "InvalidSelector": "The target does not say which pods are its own.",
+    "ScaleFailed": "A rule of a CronFederatedHPA was due, and could not be carried out.",
+    "ScaleUpStabilized": "Less was asked for within the window, and that still holds.",
+    "ScalingDisabled": "The target has no replicas: somebody has to give it some.",
+    "SucceededGetScale": "The target and its size are known.",
+    "SucceededRescale": "The target has a new size.",
+    "SuccessfulRescale": "A FederatedHPA changed the size of its target.",
+    "ValidMetricFound": "A metric says how many replicas are needed.",
     "AfterStageTaskWaitTimeElapsed": "The time after a stage is over.",
     "AggregateStatusSucceed": "What the clusters report is on the binding, or on the template.",
     "AllWorkAreAvailable": "Every object on the cluster is available.",

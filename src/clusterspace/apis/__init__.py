@@ -7,6 +7,7 @@ identities.py        how agents and the components of the control plane are name
 tunnels.py           through which servers Pull clusters are reached
 policies.py          policies: which objects they mean, what the hub adds and refuses
 quotas.py            FederatedResourceQuotas: what they may say, what bindings take of them
+autoscalers.py       FederatedHPAs and CronFederatedHPAs: completed, checked, when rules are due
 affinities.py        which clusters are meant: by name, label, provider, region or zone
 registries.py        ResourceRegistries: which kinds of which clusters Karmada's search shows
 overrides.py         override policies: what no override may change, what the hub refuses

@@ -15,8 +15,10 @@ plain_text.py           text of somebody else's server, made safe to print on a 
 statuses.py             the v1 Status: our errors to bodies, bodies to errors
 configuration_files.py  operators' files in Kubernetes' form: read strictly, refused with the place
 times.py                RFC 3339 times, durations as Go writes them, ages as kubectl shows them
+schedules.py            cron schedules: when something is due
 quantities.py           `500m`, `1.5Gi`: exact amounts with one canonical text
 conditions.py           status conditions: find, set, compare
+autoscaling.py          how many replicas a load asks for, and how fast they may change
 selectors.py            label and field selectors: parse once, match many; tolerations of taints
 tables.py               Table and PartialObjectMetadata, for `kubectl get`
 discovery_documents.py  APIGroupDiscoveryList and the legacy discovery documents

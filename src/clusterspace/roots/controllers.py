@@ -22,6 +22,8 @@ from clusterspace.controllers.controller import ControllerManager, Reconciler
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches
 from clusterspace.controllers.leases import LEASES, Candidacy, LeaderElection
+from clusterspace.fleet.autoscaling.cron_federated_hpa import CronFederatedHpaController
+from clusterspace.fleet.autoscaling.federated_hpa import FederatedHpaController
 from clusterspace.fleet.execution.controller import Execution
 from clusterspace.fleet.membership.connections import MemberClients, read_user_settings
 from clusterspace.fleet.membership.controller import ClusterController
@@ -124,6 +126,10 @@ async def lead(
         reconcilers = (
             *reconcilers,
             *propagation_controllers(hub, caches, events, clock, random, settings.evictions),
+            FederatedHpaController(
+                hub, caches, events, members.reach, clock, settings.autoscaling_seconds
+            ),
+            CronFederatedHpaController(hub, caches, events, clock),
             Execution(hub, caches, events, members.reach, limits=settings.deletions),
         )
     manager = ControllerManager(caches, events, reconcilers, clock=clock, random=random)

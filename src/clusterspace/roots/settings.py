@@ -27,6 +27,7 @@ from clusterspace.fleet.membership.registration import LOOK_SECONDS
 from clusterspace.fleet.membership.status import FREQUENCY_SECONDS
 from clusterspace.fleet.membership.tunnels import LOOK_SECONDS as TUNNEL_SECONDS
 from clusterspace.fleet.propagation.eviction.decisions import EvictionSettings
+from clusterspace.kube.autoscaling import SYNC_SECONDS
 from clusterspace.sim.nodes import NodeShape
 from clusterspace.sim.pods import Pace
 
@@ -222,6 +223,8 @@ class ControllersSettings:
     """Where `/metrics` is on this machine; nowhere unless told."""
     deletions: DeletionLimits = field(default_factory=DeletionLimits)
     evictions: EvictionSettings = field(default_factory=EvictionSettings)
+    autoscaling_seconds: float = SYNC_SECONDS
+    """How often the load of autoscaled workloads is looked at."""
     member_cidrs: tuple[Network, ...] = ()
     """Where members may be besides where they may be anyway."""
 

@@ -11,6 +11,7 @@ from math import ceil
 from typing import Final
 
 from clusterspace.errors import MalformedQuantity, MalformedSelector
+from clusterspace.kube.autoscaling import SYNC_SECONDS, TOLERANCE, ScaleHistory
 from clusterspace.kube.conditions import Condition, set_condition
 from clusterspace.kube.objects import (
     Object,
@@ -40,17 +41,9 @@ from clusterspace.sim.metrics_api import container_usage
 from clusterspace.sim.plans import Plan, with_status
 from clusterspace.sim.pods import containers_of, is_active, is_ready, resources_of
 
-SYNC_SECONDS: Final = 15.0
-_TOLERANCE: Final = 0.1
-_DOWN_WINDOW: Final = 300.0
 _SCALED: Final = {
     kind.name: kind for kind in (DEPLOYMENT, REPLICA_SET, STATEFUL_SET, REPLICATION_CONTROLLER)
 }
-_UP: Final = (
-    {"type": "Pods", "value": 4, "periodSeconds": 15},
-    {"type": "Percent", "value": 100, "periodSeconds": 15},
-)
-_DOWN: Final = ({"type": "Percent", "value": 100, "periodSeconds": 15},)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +72,15 @@ class AutoscalerController:
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
-        self._wanted: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
-        """The UID of an autoscaler to what it lately found necessary, with the times."""
-        self._steps: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
-        """The UID of an autoscaler to how many replicas it lately added or took."""
+        self._histories: defaultdict[str, ScaleHistory] = defaultdict(ScaleHistory)
+        """The UID of an autoscaler to what it lately found necessary and did."""
 
     def requests(self, change: Change) -> Iterable[Key]:
         """Return an autoscaler that is new, or that was told something else."""
         if change.kind != AUTOSCALER.name:
             return
         if change.after is None:
-            self._wanted.pop(uid_of(change.latest), None)
-            self._steps.pop(uid_of(change.latest), None)
+            self._histories.pop(uid_of(change.latest), None)
             return
         # Not by their generation: Kubernetes gives autoscalers none.
         if change.before is None or change.before.get("spec") != change.after.get("spec"):
@@ -130,11 +120,15 @@ class AutoscalerController:
             said.add("ScalingActive", "False", missing.reason, missing.message)
             status.setdefault("desiredReplicas", current)
             return self._with_conditions(autoscaler, status, said)
-        desired = self._kept_back(autoscaler, current, desired, said, now)
+        history = self._histories[uid_of(autoscaler)]
+        following = history.next_size(spec, current, desired, now)
+        said.set(following.able_to_scale)
+        said.set(following.limited)
+        desired = following.replicas
         status["desiredReplicas"] = desired
         if desired == current:
             return self._with_conditions(autoscaler, status, said)
-        self._steps[uid_of(autoscaler)].append((now, desired - current))
+        history.stepped(desired - current, now)
         message = f"the HPA controller was able to update the target scale to {desired}"
         said.add("AbleToScale", "True", "SucceededRescale", message)
         status["lastScaleTime"] = format_time(now)
@@ -173,95 +167,6 @@ class AutoscalerController:
             return []
         pods = self._mirror.in_namespace(POD, namespace_of(target))
         return [pod for pod in pods if is_active(pod) and wanted.matches(labels_of(pod))]
-
-    # -- how fast ------------------------------------------------------------------------------
-
-    def _kept_back(
-        self, autoscaler: Object, current: int, desired: int, said: "_Said", now: float
-    ) -> int:
-        """Return the next size: not before the windows, not faster than the policies allow."""
-        spec, uid = autoscaler["spec"], uid_of(autoscaler)
-        rules: dict[str, Object] = {
-            which: find_at(spec, "behavior", which) or {} for which in ("scaleUp", "scaleDown")
-        }
-        windows = {
-            "scaleUp": float(rules["scaleUp"].get("stabilizationWindowSeconds") or 0),
-            "scaleDown": _window(rules["scaleDown"]),
-        }
-        longest = max(*windows.values(), SYNC_SECONDS)
-        wanted = [each for each in self._wanted[uid] if each[0] > now - longest]
-        self._wanted[uid] = wanted = [*wanted, (now, desired)]
-        highest = max(size for at, size in wanted if at >= now - windows["scaleDown"])
-        lowest = min(size for at, size in wanted if at >= now - windows["scaleUp"])
-        stable = min(max(current, lowest), highest) if lowest <= highest else desired
-        message = "recommended size matches current size"
-        reason = "ReadyForNewScale"
-        if stable != desired:
-            direction = "Down" if stable > desired else "Up"
-            reason = f"Scale{direction}Stabilized"
-            message = "recent recommendations were higher than current one, applying the highest"
-            if direction == "Up":
-                message = "recent recommendations were lower than current one, applying the lowest"
-            message += " recent recommendation"
-        said.add("AbleToScale", "True", reason, message)
-
-        steps = self._steps[uid] = [each for each in self._steps[uid] if each[0] > now - 1800]
-        least, most = int(spec.get("minReplicas") or 1), int(spec["maxReplicas"])
-        if stable > current:
-            bound = _bound(rules["scaleUp"], _UP, current, steps, now, sign=1)
-        else:
-            bound = _bound(rules["scaleDown"], _DOWN, current, steps, now, sign=-1)
-        paced = min(stable, bound) if stable > current else max(stable, bound)
-        final = max(least, min(paced, most))
-        if final < stable and final == most:
-            message = "the desired replica count is more than the maximum replica count"
-            said.add("ScalingLimited", "True", "TooManyReplicas", message)
-        elif final > stable and final == least:
-            message = "the desired replica count is less than the minimum replica count"
-            said.add("ScalingLimited", "True", "TooFewReplicas", message)
-        elif final != stable:
-            way = "increasing" if stable > current else "decreasing"
-            message = f"the desired replica count is {way} faster than the maximum scale rate"
-            said.add(
-                "ScalingLimited", "True", f"Scale{'Up' if way[0] == 'i' else 'Down'}Limit", message
-            )
-        else:
-            message = "the desired count is within the acceptable range"
-            said.add("ScalingLimited", "False", "DesiredWithinRange", message)
-        return final
-
-
-def _window(rule: Object) -> float:
-    given = rule.get("stabilizationWindowSeconds")
-    return _DOWN_WINDOW if given is None else float(given)
-
-
-def _bound(
-    rule: Object,
-    otherwise: Sequence[Object],
-    current: int,
-    steps: Sequence[tuple[float, int]],
-    now: float,
-    *,
-    sign: int,
-) -> int:
-    """Return how far the policies let a size go in one direction now."""
-    choose = rule.get("selectPolicy") or "Max"
-    if choose == "Disabled":
-        return current
-    bounds: list[int] = []
-    for policy in rule.get("policies") or otherwise:
-        period = float(policy.get("periodSeconds") or SYNC_SECONDS)
-        done = sum(step for at, step in steps if at > now - period and step * sign > 0)
-        start = current - done
-        value = int(policy.get("value") or 0)
-        if policy.get("type") == "Percent":
-            share = start * value / 100
-            bounds.append(start + sign * ceil(share) if sign > 0 else int(start - share))
-        else:
-            bounds.append(start + sign * value)
-    far = max if (choose == "Max") == (sign > 0) else min
-    return max(0, far(bounds)) if bounds else current
 
 
 def _measure(metric: Object, pods: Sequence[Object], current: int, now: float) -> _Metric:
@@ -304,7 +209,7 @@ def _measure(metric: Object, pods: Sequence[Object], current: int, now: float) -
         label += " utilization (percentage of request)"
     else:
         ratio = average / max(1, _amount(resource, str(goal.get("averageValue") or "1")))
-    replicas = current if abs(1 - ratio) <= _TOLERANCE else ceil(ratio * len(ready))
+    replicas = current if abs(1 - ratio) <= TOLERANCE else ceil(ratio * len(ready))
     field = "resource" if kind == "Resource" else "containerResource"
     described: Object = {"name": resource, "current": shown}
     if only:
@@ -328,5 +233,7 @@ class _Said:
         self._now = now
 
     def add(self, kind: str, status: str, reason: str, message: str) -> None:
-        condition = Condition(kind, status, reason, message)
+        self.set(Condition(kind, status, reason, message))
+
+    def set(self, condition: Condition) -> None:
         self.conditions = set_condition(self.conditions, condition, self._now).conditions

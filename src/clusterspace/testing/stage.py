@@ -104,6 +104,7 @@ def quick(
         hub=hub,
         status_seconds=STATUS_SECONDS,
         thresholds=PROMPT,
+        autoscaling_seconds=0.5,
         member_cidrs=member_cidrs,
         monitor=MonitorSettings(period_seconds=0.5, grace_seconds=20.0, startup_grace_seconds=30.0),
     )

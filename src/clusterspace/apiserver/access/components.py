@@ -11,7 +11,7 @@ anybody adds, as the scope of agents does.
                  write leases, ConfigMaps and Secrets in `karmada-cluster` alone
                  patch, of what is not their own, the marks of propagation and summed up statuses
                  grant what agents of members need, in the namespaces of members, to somebody
-                 use no subresource but the status: not proxy, exec, token, approval
+                 use no subresource but status and scale: not proxy, exec, token, approval
 
 And nobody becomes an agent or a component by impersonation: those names come with a certificate.
 """
@@ -50,6 +50,7 @@ _OWN_NAMES: Final = {
 
 _OWN_GROUPS: Final = frozenset(
     {
+        "autoscaling.karmada.io",
         "cluster.karmada.io",
         "work.karmada.io",
         "cluster.kubernetes-fleet.io",
@@ -111,7 +112,8 @@ _MARKED: Final = ("labels", "annotations", "finalizers")
 
 _CERTIFIED: Final = "agents and parts of the control plane are known by certificates alone"
 _ELSEWHERE: Final = f"outside of {CLUSTER_NAMESPACE} it is none of this part's business"
-_STATUS_ONLY: Final = "the controllers need no subresource but the status"
+_SUBRESOURCES: Final = ("", "status", "scale")
+_NO_OTHERS: Final = "the controllers need no subresource but status and scale"
 _LENDING: Final = "the controllers grant only what agents of members need"
 _FOREIGN: Final = "the controllers remove only what they made for members"
 
@@ -132,8 +134,8 @@ def limit_of(user: User, info: RequestInfo, name: str) -> str:
         return "" if info.namespace == CLUSTER_NAMESPACE else _ELSEWHERE
     if user.name != CONTROLLERS_USER or not info.is_resource:
         return ""
-    if info.subresource not in ("", "status"):
-        return _STATUS_ONLY
+    if info.subresource not in _SUBRESOURCES:
+        return _NO_OTHERS
     if info.group == RBAC_GROUP and info.verb in ("bind", "escalate"):
         return _LENDING
     if kind in _OWN_NAMES and info.verb in ("delete", "deletecollection"):
@@ -188,6 +190,8 @@ def refusal_of(resource: ResourceInfo, new: Object, old: Object | None, *, subre
     if old is None:
         is_shared = kind == ("", "namespaces") and name == CLUSTER_NAMESPACE
         return "" if is_shared else f"the controllers make no {resource.plural} of this name"
+    if subresource == "scale":
+        return ""  # replicas are all that it can change
     if subresource:
         if kind not in _OWN_STATUSES and not is_aggregated(resource.group_kind):
             return f"the controllers sum up no status of {resource.plural}"

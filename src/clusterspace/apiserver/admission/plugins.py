@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from clusterspace.apiserver.access.authorizer import Access
+from clusterspace.apiserver.admission.autoscalers import AutoscalerRules
 from clusterspace.apiserver.admission.builtin_kinds import (
     CertificateSubjects,
     DefaultIngressClass,
@@ -144,6 +145,7 @@ def hub_plugins(
         PolicyRules(),
         RegistryRules(),
         FederatedQuotaRules(),
+        AutoscalerRules(),
         BindingRules(),
         PermanentIds(),
         # Copies on members have the label, too; there the hub decides.

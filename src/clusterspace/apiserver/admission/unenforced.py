@@ -48,8 +48,6 @@ _KUBEFLEETS: Final = "KubeFleet"
 _PLACEMENT: Final = "placement.kubernetes-fleet.io"
 
 UNATTENDED: Final[Mapping[tuple[str, str], str]] = {
-    ("autoscaling.karmada.io", "CronFederatedHPA"): _KARMADAS,
-    ("autoscaling.karmada.io", "FederatedHPA"): _KARMADAS,
     ("config.karmada.io", "ResourceInterpreterCustomization"): _KARMADAS,
     ("config.karmada.io", "ResourceInterpreterWebhookConfiguration"): _KARMADAS,
     ("multicluster.x-k8s.io", "ServiceExport"): _KARMADAS,

@@ -14,6 +14,7 @@ from clusterspace.apis.identities import CONTROLLERS_USER
 from clusterspace.apiserver.access.authorizer import HubAuthorizer
 from clusterspace.apiserver.access.grants import RoleCache
 from clusterspace.apiserver.access.rbac import RBAC_GROUP
+from clusterspace.apiserver.admission.autoscalers import AutoscalerRules
 from clusterspace.apiserver.admission.clusters import (
     ClusterRules,
     ClusterSecrets,
@@ -83,6 +84,7 @@ def webhook_plugins(
         PolicyRules(),
         RegistryRules(),
         FederatedQuotaRules(),
+        AutoscalerRules(),
         BindingRules(),
         PermanentIds(),
         ReviewedQuotaEnforcement(hub),

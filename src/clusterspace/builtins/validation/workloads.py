@@ -364,7 +364,7 @@ def check_autoscaler(autoscaler: Object) -> Iterator[Cause]:
         why = "must be greater than or equal to `minReplicas`"
         yield causes.invalid("spec.maxReplicas", most, why)
     target = struct_in(spec, "scaleTargetRef")
-    yield from _check_reference(target, "spec.scaleTargetRef")
+    yield from check_scale_target(target, "spec.scaleTargetRef")
     if "/" not in target.get("apiVersion", "") and target.get("kind") not in _CORE_KINDS:
         why = "apiVersion must specify API group"
         place = "spec.scaleTargetRef.apiVersion"
@@ -388,7 +388,8 @@ def check_autoscaler(autoscaler: Object) -> Iterator[Cause]:
 _CORE_KINDS: Final = ("ReplicationController",)
 
 
-def _check_reference(reference: Object, path: str) -> Iterator[Cause]:
+def check_scale_target(reference: Object, path: str) -> Iterator[Cause]:
+    """Check that a reference names a kind and an object."""
     for field in ("kind", "name"):
         name = reference.get(field)
         if not name:
@@ -415,7 +416,7 @@ def _check_metric(metric: Object, path: str) -> Iterator[Cause]:
             target, place = struct_in(source, "target"), at(here, "target")
             if field == "object":
                 described = struct_in(source, "describedObject")
-                yield from _check_reference(described, at(here, "describedObject"))
+                yield from check_scale_target(described, at(here, "describedObject"))
             if field in ("object", "external", "pods"):
                 name = struct_in(source, "metric").get("name")
                 if not name:

@@ -140,6 +140,14 @@ if TYPE_CHECKING:
     show_default=True,
     help="Seconds an exclusive copy of a silent cluster is waited for after its lease is out.",
 )
+@click.option(
+    "--horizontal-pod-autoscaler-sync-period",
+    "autoscaling_seconds",
+    default=15.0,
+    show_default=True,
+    type=click.FloatRange(min=0.1),
+    help="Seconds between two looks at the load of what a FederatedHPA scales.",
+)
 @deletion_budget_option
 @member_cidrs_option
 @log_format_option
@@ -161,6 +169,7 @@ def controllers(
     eviction_rate: float,
     settle_seconds: float,
     margin_seconds: float,
+    autoscaling_seconds: float,
     deletion_budget: str,
     member_cidrs: Networks,
     log_format: str,
@@ -197,6 +206,7 @@ def controllers(
             federation=federation,
             metrics_port=metrics_port,
             deletions=read_limits(deletion_budget),
+            autoscaling_seconds=autoscaling_seconds,
             evictions=EvictionSettings(
                 is_on=evicts,
                 purge_mode=purge_mode,
