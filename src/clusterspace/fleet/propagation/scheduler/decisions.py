@@ -415,6 +415,7 @@ def assign(chosen: Options, demand: Demand) -> Counts | None:
         counts: Counts | None = allot(demand.replicas, weights, last_name_first=is_odd)
     else:
         counts = assign_by_room(chosen, demand)
+        counts = None if counts is None else keep_spread(counts, chosen, demand)
     # No cluster has an object with nothing in it.
     return None if counts is None else {name: count for name, count in counts.items() if count}
 
@@ -438,6 +439,44 @@ def assign_by_room(chosen: Options, demand: Demand) -> Counts | None:
         return shrink(current, demand.replicas, on_few=on_few)
     free = [{each.name: each.free for each in tier} for tier in tiers]
     return grow(placed, demand.replicas, free, on_few=on_few)
+
+
+def keep_spread(counts: Counts, chosen: Options, demand: Demand) -> Counts:
+    """Have as many groups get a replica as the placement spreads over, of those to share out.
+
+    Room alone may give all replicas of a small workload to one region. What is placed does not
+    move for it: only replicas that are new, or that are to go, are given to another group.
+    """
+    spread = next((each for each in demand.placement.spreads if each.field != "cluster"), None)
+    if spread is None:
+        return counts
+    group_of = {each.name: each.candidate.traits.values_of(spread.field) for each in chosen}
+    given = {name: count for name, count in counts.items() if count}
+    placed = {each.name: each.placed for each in chosen}
+    is_shrinking = sum(placed.values()) > demand.replicas and not demand.is_fresh
+    fixed = dict.fromkeys(placed, 0) if is_shrinking or demand.is_fresh else placed
+    while True:
+        used = Counter[frozenset[str]]()
+        for name, count in given.items():
+            used[group_of[name]] += count
+        if len(used) >= min(spread.fewest, demand.replicas):
+            return given
+        donors = [
+            name
+            for name, count in given.items()
+            if count > fixed.get(name, 0) and used[group_of[name]] > 1
+        ]
+        takers = [
+            each
+            for each in chosen
+            if group_of[each.name] not in used and (each.placed if is_shrinking else each.holds)
+        ]
+        if not donors or not takers:
+            return given
+        donor = max(donors, key=lambda name: (used[group_of[name]], given[name], name))
+        taker = min(takers, key=lambda each: (each.tier, not each.is_used, -each.holds, each.name))
+        given = {**given, donor: given[donor] - 1, taker.name: 1}
+        given = {name: count for name, count in given.items() if count}
 
 
 def _no_fit(rejected: Sequence[Rejection]) -> str:

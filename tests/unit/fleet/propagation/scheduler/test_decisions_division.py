@@ -6,8 +6,15 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.fleet.propagation.scheduler.fleet_objects import DYNAMIC, binding, cluster, fleet
 
-from clusterspace.fleet.propagation.scheduler.decisions import allot, fill, grow, shrink
+from clusterspace.fleet.propagation.scheduler.decisions import (
+    allot,
+    fill,
+    grow,
+    plan_for,
+    shrink,
+)
 
 NAMES = [f"member{number}" for number in range(1, 9)]
 
@@ -141,3 +148,22 @@ def test_few_clusters_are_no_more_than_are_needed():
     assert fill(9, [room], on_few=True) == {"large": 9}
     assert fill(12, [room], on_few=True) == {"large": 7, "medium": 5}
     assert set(fill(17, [room], on_few=True)) == {"large", "medium", "small"}
+
+
+def test_few_replicas_by_room_are_in_as_many_regions_as_the_policy_asks_for() -> None:
+    spread = {"spreadByField": "region", "minGroups": 2, "maxGroups": 2}
+    placement = {"spreadConstraints": [spread], "replicaScheduling": DYNAMIC}
+    clusters = (
+        cluster("a", pods=90, region="eu"),
+        cluster("b", pods=80, region="eu"),
+        cluster("c", pods=20, region="us"),
+    )
+
+    # By room alone both would be in eu.
+    assert plan_for(binding(placement, replicas=2), fleet(*clusters)).targets == {"a": 1, "c": 1}
+    # One is not enough for two regions, and what is placed does not move.
+    assert plan_for(binding(placement, replicas=1), fleet(*clusters)).targets == {"a": 1}
+    stays = binding(placement, replicas=3, placed={"a": 1, "b": 1})
+    assert plan_for(stays, fleet(*clusters)).targets == {"a": 1, "b": 1, "c": 1}
+    fewer = binding(placement, replicas=2, placed={"a": 2, "b": 1, "c": 1})
+    assert plan_for(fewer, fleet(*clusters)).targets == {"a": 1, "c": 1}
