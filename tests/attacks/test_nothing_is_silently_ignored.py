@@ -161,9 +161,6 @@ async def test_a_kind_that_only_another_projects_controllers_act_on_is_told(
 
 
 POLICY_ASKS: dict[str, dict[str, Any]] = {
-    "spec.placement.workloadAffinity": {
-        "placement": {"workloadAffinity": {"affinity": {"groupByLabelKey": "app"}}}
-    },
     "spec.placement.clusterTolerations.tolerationSeconds": {
         "placement": {
             "clusterTolerations": [

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -12,6 +13,7 @@ from clusterspace.apis import stamps
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.apis.works import CLUSTER_RESOURCE_BINDINGS
 from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import DeleteOptions
 from clusterspace.controllers.controller import Request, RequeueAfter
 from clusterspace.controllers.events import EVENTS
 from clusterspace.controllers.informers import STALE_SECONDS
@@ -22,6 +24,7 @@ from clusterspace.kube.objects import (
     annotations_of,
     find_at,
     metadata_of,
+    uid_of,
     with_metadata,
     with_value,
 )
@@ -436,3 +439,38 @@ async def test_of_those_that_wait_the_highest_priority_is_placed_first(fleet: Fl
             await fleet.until_told(place, "Success")
         for place in usual:
             await fleet.until_told(place, "Unschedulable")
+
+
+ONE = {"spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]}
+
+
+async def test_workloads_that_come_at_once_are_apart_or_together_as_their_groups_say(
+    fleet: Fleet,
+) -> None:
+    apart: dict[str, Any] = {"workloadAffinityGroups": {"antiAffinityGroup": "tier=db"}}
+    together: dict[str, Any] = {"workloadAffinityGroups": {"affinityGroup": "app=shop"}}
+    # All of them are there when the scheduler begins, so that its workers decide side by side.
+    first, second, third = [await fleet.bind(f"db-{n}", ONE, **apart) for n in range(3)]
+    friends = [await fleet.bind(f"shop-{n}", ONE, **together) for n in range(6)]
+    async with running_scheduler(fleet.hub_client):
+        for place in friends:
+            await fleet.until_told(place, "Success")
+        places = {place.name: place for place in (first, second, third)}
+
+        async def reasons() -> list[str]:
+            bindings = [await fleet.hub_client.get(each) for each in places.values()]
+            return sorted(str(scheduled(each).get("reason")) for each in bindings)
+
+        await until_equal(reasons, ["NoClusterFit", "Success", "Success"])
+        targets = {each: await fleet.targets(each) for each in places.values()}
+        chosen = sorted(name for each in targets.values() for name in each)
+        assert chosen == ["member1", "member2"]
+        assert len({tuple(await fleet.targets(each)) for each in friends}) == 1
+
+        # The one that waits has the place of the first that leaves.
+        waiting = next(each for each in targets if not targets[each])
+        leaving = next(each for each in targets if targets[each])
+        freed = targets[leaving]
+        binding = await fleet.hub_client.get(leaving)
+        await fleet.hub_client.delete(leaving, DeleteOptions(uid=uid_of(binding)))
+        await fleet.until_targets(waiting, freed)

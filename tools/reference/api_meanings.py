@@ -196,6 +196,18 @@ _POLICY: Final = {
     "spec.placement.replicaScheduling.weightPreference.staticWeightList": (
         "Weights of clusters; one that is not in the list gets none."
     ),
+    "spec.placement.workloadAffinity": (
+        "Where other workloads of the namespace count; it decides about new places, and moves "
+        "nothing."
+    ),
+    "spec.placement.workloadAffinity.affinity.groupByLabelKey": (
+        "Templates with the same value of this label are placed on the same clusters; the first "
+        "one chooses."
+    ),
+    "spec.placement.workloadAffinity.antiAffinity.groupByLabelKey": (
+        "Templates with the same value of this label are placed on different clusters; one for "
+        "which none is left waits."
+    ),
     "spec.placement.spreadConstraints": "Over how many clusters, zones, regions or providers.",
     "spec.placement.spreadConstraints.spreadByField": "What is counted.",
     "spec.placement.spreadConstraints.spreadByLabel": "A label of the Cluster is counted instead.",
@@ -242,6 +254,7 @@ _BINDING: Final = {
         "Clusters that it is to leave: they are not chosen any more, and keep what they have until "
         "the task is gone, or go at once if its `purgeMode` is `Directly`."
     ),
+    "spec.workloadAffinityGroups": "The groups it is in, by the labels of its template.",
     "spec.components": "More than one component is not divided.",
     "status.aggregatedStatus": "What each cluster says of the object.",
     "status.aggregatedStatus.applied": "Whether it is there as wanted.",
@@ -554,7 +567,6 @@ LEFT_OUT: Final[Mapping[GroupKind, Mapping[str, str]]] = {
     (_KARMADAS_WORK, "ResourceBinding"): {
         "spec.failover": "see the policy",
         "spec.schedulePriority": "see the policy",
-        "spec.workloadAffinityGroups": "see the policy",
     },
     (_PLACEMENT, "ClusterResourcePlacement"): _PLACEMENT_UNHEEDED,
     (_PLACEMENT, "ResourcePlacement"): _PLACEMENT_UNHEEDED,

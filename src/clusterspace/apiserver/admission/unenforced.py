@@ -92,10 +92,6 @@ def _asks(value: Any, path: tuple[str, ...], wanted: str) -> bool:
 
 _POLICY_FIELDS: Final = (
     UnheededField(
-        ("spec", "placement", "workloadAffinity"),
-        "workloads are placed without regard to each other",
-    ),
-    UnheededField(
         ("spec", "placement", "clusterTolerations", "tolerationSeconds"),
         "nothing is evicted from a tainted cluster, after however long, unless the controllers "
         "were started with --enable-no-execute-taint-eviction",

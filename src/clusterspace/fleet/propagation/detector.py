@@ -359,6 +359,7 @@ _DETECTORS_FIELDS: Final = frozenset(
         "resource",
         "schedulePriority",
         "suspension",
+        "workloadAffinityGroups",
     }
 )
 
@@ -385,6 +386,15 @@ def bound(
     ours["placement"] = ours["placement"] or {}
     ours["propagateDeps"] = True if ours["propagateDeps"] else None
     ours["schedulePriority"] = None if priority is None else {"priority": priority}
+
+    # Groups are of a namespace, and of workloads that have one.
+    affinity = find_at(policy.spec, "placement", "workloadAffinity")
+    groups = {
+        field: f"{key}={labels_of(template)[key]}"
+        for field, term in (("affinityGroup", "affinity"), ("antiAffinityGroup", "antiAffinity"))
+        if (key := find_at(affinity, term, "groupByLabelKey")) in labels_of(template)
+    }
+    ours["workloadAffinityGroups"] = (groups or None) if namespace_of(template) else None
 
     replicas = replicas_in(template)
     if replicas is not None:

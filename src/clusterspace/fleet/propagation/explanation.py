@@ -36,6 +36,7 @@ from clusterspace.apis.works import (
     ALREADY_EXISTS,
     APPLIED,
     NAMESPACE,
+    RESOURCE_BINDINGS,
     cluster_of,
     clusters_of,
     name_for,
@@ -63,6 +64,12 @@ from clusterspace.fleet.propagation.history import read_events, story_of
 from clusterspace.fleet.propagation.scheduler.decisions import SCHEDULED, plan_for
 from clusterspace.fleet.propagation.scheduler.demands import is_to_schedule
 from clusterspace.fleet.propagation.scheduler.filters import candidate_of
+from clusterspace.fleet.propagation.scheduler.peers import (
+    NO_PEERS,
+    Peers,
+    is_in_a_group,
+    peers_among,
+)
 from clusterspace.fleet.propagation.templates import is_on_every_cluster
 from clusterspace.kube.conditions import FALSE, TRUE, find_condition
 from clusterspace.kube.objects import (
@@ -245,6 +252,8 @@ class Evidence:
     """The placement that made the binding, if one did."""
     events: tuple[Object, ...] = ()
     """Those of the binding."""
+    peers: Peers = NO_PEERS
+    """Where workloads are that it is to be together with, or apart from."""
 
 
 def find_named(served: ServedResources, word: str) -> ResourceInfo:
@@ -289,8 +298,13 @@ async def gather(hub_client: Reader, path: ResourcePath) -> Evidence:
             namespace, _, name = parent.rpartition("/")
             path = ResourcePath(scope_at(parent).placements, namespace, name)
             placement = await hub_client.find(path)
+    peers = NO_PEERS
+    if binding is not None and is_in_a_group(binding):
+        around = ResourcePath(RESOURCE_BINDINGS, namespace_of(binding))
+        peers = peers_among(binding, await hub_client.list_objects(around))
     return Evidence(
         template=template,
+        peers=peers,
         policies=tuple(policies),
         binding=binding,
         works=tuple(works),
@@ -472,7 +486,7 @@ def cluster_notes(binding: Object, evidence: Evidence) -> tuple[ClusterNote, ...
     if is_to_schedule(binding):
         # The clusters the scheduler would not use, by running its decision again.
         candidates = {name_of(each): candidate_of(each) for each in evidence.clusters}
-        decision = plan_for(binding, candidates)
+        decision = plan_for(binding, candidates, evidence.peers)
         for each in decision.rejected:
             notes[each.cluster] = ClusterNote(each.cluster, Standing.REJECTED, why=each.reason)
         for each in decision.left_out:

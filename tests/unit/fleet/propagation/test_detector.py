@@ -136,3 +136,24 @@ def test_a_binding_of_another_template_of_that_name_is_not_ours() -> None:
     assert is_own(bind(WEB), WEB)
     assert not is_own(bind(WEB), again)
     assert is_own({"metadata": {}}, WEB)
+
+
+def test_a_binding_has_the_groups_that_the_labels_of_its_template_say() -> None:
+    placement = {
+        "workloadAffinity": {
+            "affinity": {"groupByLabelKey": "app"},
+            "antiAffinity": {"groupByLabelKey": "tier"},
+        }
+    }
+    labelled = with_value(WEB, {"app": "shop"}, "metadata", "labels")
+    cluster_wide = with_value(ROLE, {"app": "shop"}, "metadata", "labels")
+
+    def groups(template: Object, **spec: Any) -> object:
+        return find_at(bind(template, **spec), "spec", "workloadAffinityGroups")
+
+    assert groups(labelled, placement=placement) == {"affinityGroup": "app=shop"}
+    assert groups(WEB, placement=placement) is None
+    assert groups(labelled) is None
+    assert groups(cluster_wide, placement=placement) is None
+    before = bind(labelled, placement=placement)
+    assert find_at(bind(WEB, before, placement=placement), "spec", "workloadAffinityGroups") is None

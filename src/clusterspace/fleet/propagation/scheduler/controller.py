@@ -51,6 +51,7 @@ from clusterspace.fleet.propagation.scheduler.decisions import (
 )
 from clusterspace.fleet.propagation.scheduler.demands import is_to_schedule
 from clusterspace.fleet.propagation.scheduler.filters import KnownClusters, candidate_of
+from clusterspace.fleet.propagation.scheduler.peers import WorkloadGroups
 from clusterspace.fleet.propagation.scheduler.reservations import Reservations
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, resource_version_of
@@ -67,6 +68,9 @@ _RESERVED_LOOK_SECONDS: Final = 15.0
 
 _QUOTA_LOOK_SECONDS: Final = 60.0
 """When to try again what a quota had no room for, if nothing was heard of the quota."""
+
+
+_GROUPS: Final = b"workloadAffinityGroups"
 
 
 class _Priority(msgspec.Struct, gc=False):
@@ -100,6 +104,7 @@ class Scheduler(Reconciler):
         self._quotas = caches.informer(FEDERATED_RESOURCE_QUOTAS)
         self._candidates = caches.shared(KnownClusters)
         self._reservations = Reservations(clock)
+        self._groups = WorkloadGroups(caches)
         self._waiting: set[Request] = set()
         """Bindings for which no place was found: they alone care what is full."""
         self._priorities: dict[Request, int] = {}
@@ -111,6 +116,7 @@ class Scheduler(Reconciler):
         """Return bindings of both kinds, the clusters they may go to, and what limits them."""
         for bindings in (self._bindings, self._cluster_bindings):
             yield Watch(bindings, when=self.notes_priority)
+        yield Watch(self._bindings, to=self.waiting_for_peer)
         yield Watch(self._clusters, to=self.affected_by)
         yield Watch(self._quotas, to=self.waiting_for_quota)
 
@@ -122,6 +128,7 @@ class Scheduler(Reconciler):
             self._waiting.discard(request)
             self._overwritten.pop(request, None)
             self._reservations.release(request)
+            self._groups.forget(request)
             return Done()
         # Our own writes come back as events. Deciding again by a state from before them would
         # conflict at best; the event of the later state is on its way.
@@ -129,7 +136,7 @@ class Scheduler(Reconciler):
             return Done()
         reported = self._candidates.candidates()
         candidates = self._reservations.apply(reported, request)
-        decision = plan_for(binding, candidates)
+        decision = plan_for(binding, candidates, self._groups.peers_of(request, binding))
         in_use = {each.name for each in clusters_of(binding)}
         if not in_use <= decision.targets.keys():
             # Taking a cluster away deletes what runs there, and the cache may be behind: clusters
@@ -143,14 +150,17 @@ class Scheduler(Reconciler):
             others = {name: each for name, each in reported.items() if name not in in_use}
             # Others may have been placed while we looked.
             confirmed = self._reservations.apply({**others, **confirmed}, request)
-            decision = plan_for(binding, dict(sorted(confirmed.items())))
+            peers = self._groups.peers_of(request, binding)
+            decision = plan_for(binding, dict(sorted(confirmed.items())), peers)
         # In the same step as the decision, and before the first await: the next one is decided by
         # what this one leaves. A write that fails gives it back, and all is decided anew.
         self._reservations.reserve(request, binding, decision.targets, reported)
+        self._groups.note(request, binding, decision.targets)
         try:
             decision = await self._write(request, informer.path.at(request.key), binding, decision)
         except BaseException:
             self._reservations.release(request)
+            self._groups.forget(request)
             raise
         if decision.is_success:
             self._waiting.discard(request)
@@ -158,6 +168,7 @@ class Scheduler(Reconciler):
         self._waiting.add(request)
         if decision.reason is Reason.QUOTA_EXCEEDED:
             self._reservations.release(request)
+            self._groups.forget(request)
             return RequeueAfter(_QUOTA_LOOK_SECONDS)
         # Nothing tells when what others have reserved comes to nothing.
         return RequeueAfter(_RESERVED_LOOK_SECONDS) if self._reservations else Done()
@@ -194,6 +205,18 @@ class Scheduler(Reconciler):
         informers = (self._bindings, self._cluster_bindings)
         return [request_for(key) for informer in informers for key in informer.cache]
 
+    def waiting_for_peer(self, update: Update) -> Iterable[Request]:
+        """Map a binding of a group that is elsewhere now to what waits in its namespace."""
+        # Most bindings are of no group, and are not decoded for it.
+        if not self._waiting or _GROUPS not in (update.after or update.before or b""):
+            return ()
+        before, after = update.decode_before() or {}, update.decode_after() or {}
+        if clusters_of(before) == clusters_of(after):
+            return ()
+        request = request_for(update.key)
+        inside = (each for each in self._waiting if each.namespace == request.namespace)
+        return [each for each in inside if each != request]
+
     def waiting_for_quota(self, update: Update) -> Iterable[Request]:
         """Map a quota that says something else to what waits in its namespace."""
         before, after = update.decode_before(), update.decode_after()
@@ -222,6 +245,7 @@ class Scheduler(Reconciler):
         # decides the same, finds nothing to write in the spec, and writes the status.
         desired = with_outcome(placed, decision, self._clock.now())
         stored = await commit(self._hub, path, placed, desired)
+        self._groups.written(request, resource_version_of(stored))
         versions = {resource_version_of(each) for each in (binding, placed)}
         self._overwritten[request] = frozenset(versions - {resource_version_of(stored)})
         is_moved = find_at(binding, "spec", "clusters") != find_at(stored, "spec", "clusters")

@@ -32,6 +32,7 @@ from clusterspace.fleet.propagation.scheduler.filters import (
     filter_clusters,
     most_replicas,
 )
+from clusterspace.fleet.propagation.scheduler.peers import NO_PEERS, Peers
 from clusterspace.kube.conditions import FALSE, TRUE, Condition, set_condition
 from clusterspace.kube.objects import (
     Object,
@@ -308,10 +309,12 @@ class Decision:
         return self.reason in (Reason.SUCCESS, Reason.NO_CLUSTER_FIT)
 
 
-def plan_for(binding: Object, candidates: Mapping[str, Candidate]) -> Decision:
+def plan_for(
+    binding: Object, candidates: Mapping[str, Candidate], peers: Peers = NO_PEERS
+) -> Decision:
     """Decide about a binding; one that cannot be read stays as it is, and says why."""
     try:
-        demand = read_demand(binding)
+        demand = replace(read_demand(binding), beside=peers.beside, apart=peers.apart)
     except Malformed as error:
         placed = {each.name: each.replicas for each in clusters_of(binding)}
         return Decision(placed, Reason.SCHEDULER_ERROR, error.message)

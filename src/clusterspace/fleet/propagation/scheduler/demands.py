@@ -239,6 +239,10 @@ class Demand:
     placed: Mapping[str, int] = field(default_factory=dict[str, int])
     """Where it is now, with how many replicas."""
     evicted: frozenset[str] = frozenset()
+    beside: frozenset[str] | None = None
+    """The clusters with the workloads that it is to be together with; None when it may choose."""
+    apart: frozenset[str] = frozenset()
+    """The clusters with workloads that it is to be apart from."""
     group_name: str = ""
     """The affinity group in use."""
     is_new: bool = False

@@ -268,6 +268,20 @@ def is_evicting(candidate: Candidate, demand: Demand, _group: AffinityGroup) -> 
     return "was just left by this object" if candidate.name in demand.evicted else None
 
 
+def is_away_from_its_group(
+    candidate: Candidate, demand: Demand, _group: AffinityGroup
+) -> str | None:
+    """Reject clusters without the workloads it belongs to, or with those it is to be apart from."""
+    # As taints do: it decides about new places, and moves nothing.
+    if candidate.name in demand.placed:
+        return None
+    if demand.beside is not None and candidate.name not in demand.beside:
+        return "did not have the workloads of the same affinity group"
+    if candidate.name in demand.apart:
+        return "already had a workload of the same anti-affinity group"
+    return None
+
+
 FILTERS: Final[tuple[Filter, ...]] = (
     is_leaving,
     does_not_match_affinity,
@@ -275,6 +289,7 @@ FILTERS: Final[tuple[Filter, ...]] = (
     has_untolerated_taint,
     has_no_spread_group,
     is_evicting,
+    is_away_from_its_group,
 )
 """In the order in which they are asked; the cheap and the common ones first."""
 
