@@ -11,6 +11,10 @@ const LONGEST_WAIT = 30_000;
 /** A hidden tab gives its streams back after this: browsers have six connections for one server. */
 const HIDDEN_WAIT = 30_000;
 const WATCH_SECONDS = 290;
+/** When clusters were missing from a list, it is made anew after this, to see whether they are back. */
+const PARTIAL_SECONDS = 30;
+/** Says that a person looks: they are shown the clusters that answer, where programs have to wait. */
+const PERSON = { "Kubectl-Command": "clusterspace ui" };
 
 export class ApiError extends Error {
   /** @param {number} status @param {string} message */
@@ -54,7 +58,7 @@ export async function ask(path, { method = "GET", body, headers = {}, signal } =
       method,
       signal,
       body: body === undefined ? undefined : JSON.stringify(body),
-      headers: { Accept: "application/json", ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...headers },
+      headers: { Accept: "application/json", ...PERSON, ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...headers },
       credentials: "same-origin",
       redirect: "error",
       cache: "no-store",
@@ -112,6 +116,7 @@ export async function follow(path, { query = {}, told, signal }) {
   let version = "";
   let wait = 1000;
   let heard = Date.now();
+  let isPartial = false;
   told.state({ is: "loading", since: heard });
   while (!signal.aborted) {
     await shown(signal);
@@ -125,11 +130,13 @@ export async function follow(path, { query = {}, told, signal }) {
         const { items, warnings, resourceVersion } = await listAll(path, query, attempt.signal);
         told.list(items, warnings);
         version = resourceVersion;
+        isPartial = warnings.length > 0;
       }
       heard = Date.now();
       told.state({ is: "live", since: heard });
       wait = 1000;
-      const options = { ...query, watch: "1", allowWatchBookmarks: "true", resourceVersion: version, timeoutSeconds: WATCH_SECONDS };
+      const options = { ...query, watch: "1", allowWatchBookmarks: "true", resourceVersion: version, timeoutSeconds: isPartial ? PARTIAL_SECONDS : WATCH_SECONDS };
+      const begun = Date.now();
       const response = await ask(withQuery(path, options), { signal: attempt.signal });
       for await (const line of linesOf(response)) {
         if (!line) continue;
@@ -139,6 +146,10 @@ export async function follow(path, { query = {}, told, signal }) {
         version = event.object.metadata.resourceVersion || version;
         if (event.type !== "BOOKMARK") told.event(event.type, event.object);
       }
+      // Watches end after a while, and go on at once. One that ends as soon as it begins must not
+      // be asked for without pause.
+      if (Date.now() - begun < 1000) await pause(1000, signal);
+      if (isPartial) version = "";
     } catch (error) {
       if (signal.aborted) return;
       if (attempt.signal.aborted) continue; // the tab was hidden: go on when it is looked at

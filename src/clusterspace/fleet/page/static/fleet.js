@@ -81,8 +81,8 @@ export function fleetScreen(signal) {
       h(
         "li",
         { class: `problem ${each.is}` },
-        badge(each.is === "cluster" ? each.state : each.is, S.broken.kinds[each.is]),
-        h("span", { class: "what" }, each.resource ? link(objectAddress(each.resource), what) : h("strong", {}, each.cluster)),
+        each.is === "cluster" ? badge(each.state, S.broken.clusterIs[each.state]) : badge(each.is, S.broken.kinds[each.is]),
+        h("span", { class: "what" }, each.resource ? link(objectAddress(each.resource), what) : h("strong", {}, `${S.broken.kinds.cluster} ${each.cluster}`)),
         each.resource && each.cluster ? h("span", { class: "where" }, each.cluster) : null,
         h("span", { class: "why" }, whyOf(each, counts)),
         each.since ? h("time", { datetime: each.since, title: each.since }, age(each.since, now)) : null,

@@ -244,7 +244,8 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
   }
 
   async function showEvents() {
-    const notice = watched(S.what.events);
+    const notice = feedNotice(S.what.events);
+    signal.addEventListener("abort", () => notice.stop(), { once: true });
     fill(events, notice.node);
     const place = namespace || "default";
     try {
@@ -260,7 +261,7 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
       const rows = found.slice(0, 100).map((each) => ({ cells: [age(when(each), now), each.type || "", each.reason || "", splitName(each.metadata.name).cluster || S.object.hub, each.message || each.note || ""] }));
       fill(events, notice.node, rows.length ? plainTable(S.object.events, S.object.eventColumns, rows, ["num", "", "", "", "wrap"]) : empty(S.object.noEvents));
     } catch (error) {
-      if (!signal.aborted) notice.state({ is: error.status === 403 ? "refused" : "lost", since: Date.now(), why: error.message });
+      if (!signal.aborted) notice.state({ is: "refused", since: Date.now(), why: error.message });
     }
   }
 

@@ -53,7 +53,7 @@ export async function searchScreen(signal, query) {
       }
       await showKind(kind, notice);
     } catch (error) {
-      if (!signal.aborted) notice.state({ is: error.status === 403 ? "refused" : "lost", since: Date.now(), why: error.message });
+      if (!signal.aborted) notice.state({ is: "refused", since: Date.now(), why: error.message });
     }
   }
 
@@ -101,7 +101,7 @@ export async function searchScreen(signal, query) {
       table.hidden = !rows.length;
       more.hidden = !token;
       more.disabled = false;
-      count.textContent = S.find.count(rows.length, Boolean(token));
+      count.textContent = [S.find.count(rows.length, Boolean(token)), given.name && token ? S.find.nameOnPage : ""].filter(Boolean).join(". ");
       // What was not answered for is not nothing: a notice above says who is missing.
       fill(none, rows.length ? null : empty(S.find.none, ""), rows.length ? null : h("p", { class: "empty" }, S.find.noneNext));
     }

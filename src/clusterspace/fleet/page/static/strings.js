@@ -33,7 +33,6 @@ export const S = {
 
   state: { well: "well", unwell: "unwell", silent: "silent", leaving: "leaving", joining: "joining" },
   since: (state, age) => (age ? `${state} for ${age}` : state),
-  ago: (age) => `${age} ago`,
 
   feed: {
     loading: (what) => `Asking for ${what}…`,
@@ -41,7 +40,6 @@ export const S = {
     lost: (what, age, why) => `No news of ${what} for ${age}: ${why}. What is shown is as it was then; the page keeps trying.`,
     refused: (what, why) => `You cannot see ${what}: ${why}`,
     partial: "Not all clusters have answered:",
-    live: "live",
   },
   what: {
     clusters: "clusters",
@@ -50,7 +48,6 @@ export const S = {
     template: "the object",
     pods: "pods",
     events: "events",
-    kinds: "kinds",
     results: "objects",
     log: "the log",
   },
@@ -60,7 +57,6 @@ export const S = {
     none: "Nothing is broken, as far as is known.",
     unknown: "Whether something is broken is not known yet.",
     placesUnknown: "Placed objects cannot be seen, so this is about clusters only.",
-    silent: "The hub has not heard of it. What is known of its objects is from before.",
     stale: (count) => `what is known of ${plural(count, "object", "objects")} there is that old`,
     notReady: (ready, wanted) => `${ready} of ${wanted} ready`,
     unhealthy: "unhealthy",
@@ -76,7 +72,7 @@ export const S = {
       eviction: "Moving",
       paused: "Paused",
     },
-    columns: ["", "What", "Where", "Why", "Since"],
+    clusterIs: { unwell: "Unwell", silent: "Silent" },
     more: (count) => `and ${count} more: narrow them with the filter`,
   },
 
@@ -145,7 +141,7 @@ export const S = {
     count: (count, more) => `${plural(count, "object", "objects")}${more ? ", and there are more" : ""}`,
     unknownKind: (kind) => `No cluster that you reach serves a kind called ${kind}.`,
     more: "Show more",
-    nameOnPage: "The name is looked for in what is shown.",
+    nameOnPage: "The name is looked for in what was loaded.",
   },
 
   kubectl: "The same in a terminal",

@@ -9,7 +9,7 @@ const BEYOND = 8;
 export function plainTable(label, columns, rows, classes = []) {
   return h(
     "div",
-    { class: "scroll plain", tabindex: "0", role: "region", "aria-label": label },
+    { class: "scroll plain", tabindex: "0", role: "group", "aria-label": label },
     h(
       "table",
       { "aria-label": label },
@@ -47,7 +47,7 @@ export class VirtualTable extends HTMLElement {
       h("thead", {}, h("tr", { "aria-rowindex": "1" }, columns.map((each, at) => heading(each, classes[at])))),
       this.#body,
     );
-    this.#scroll = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label, onscroll: () => this.#draw() }, this.#table);
+    this.#scroll = h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": label, onscroll: () => this.#draw() }, this.#table);
     fill(this, this.#scroll);
     new ResizeObserver(() => this.#draw()).observe(this.#scroll);
     this.addEventListener("keydown", (event) => this.#move(event));
