@@ -9,14 +9,16 @@ import pytest_asyncio
 
 from clusterspace.apis.autoscalers import FEDERATED_HPAS
 from clusterspace.apis.policies import GROUP as POLICIES
+from clusterspace.apis.stamps import RETAIN_REPLICAS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.controllers.events import EVENTS
 from clusterspace.fleet.autoscaling.measures import PODS
+from clusterspace.fleet.propagation.scale_targets import AUTOSCALERS
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, labels_of, name_of, with_metadata
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.stage import Fleet, Side, move_cluster, running_fleet, until_ready
-from clusterspace.testing.steps import edit, until, until_equal
+from clusterspace.testing.steps import delete, edit, until, until_equal
 
 DEPLOYMENTS: Final = GroupVersionResource("apps", "v1", "deployments")
 PROPAGATION: Final = GroupVersionResource(POLICIES, "v1alpha1", "propagationpolicies")
@@ -202,3 +204,29 @@ async def test_an_autoscaler_says_what_it_cannot_scale_or_measure(site: Site) ->
     await until_equal(unmeasured, "FailedGetPodsMetric")
     assert "requests_per_second" in (await site.condition("ScalingActive"))["message"]
     assert await site.replicas() == 2
+
+
+async def test_a_template_follows_what_autoscalers_of_its_members_do(site: Site) -> None:
+    hub = site.fleet.hub.client
+    cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 30}}
+    own = {
+        **autoscaler(maxReplicas=3, minReplicas=1, metrics=[{"type": "Resource", "resource": cpu}]),
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+    }
+    selected = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "name": "web"}
+    await hub.create(ResourcePath(AUTOSCALERS, "default"), own)
+    both = {**divided(), "metadata": {"name": "own"}}
+    both["spec"] = {"resourceSelectors": [selected], "placement": {}}
+    await hub.create(ResourcePath(PROPAGATION, "default"), both)
+
+    async def label() -> Any:
+        return labels_of(await hub.get(WEB)).get(RETAIN_REPLICAS)
+
+    # One pod each, three times as busy as it should be: three each, and the template says six.
+    await until_equal(label, "true")
+    await until_equal(site.replicas, 6)
+
+    await delete(hub, ResourcePath(AUTOSCALERS, "default", "web"))
+    await until_equal(label, None)
+    assert await site.replicas() == 6

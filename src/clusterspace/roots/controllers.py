@@ -46,6 +46,7 @@ from clusterspace.fleet.propagation.placements.override_snapshots import Overrid
 from clusterspace.fleet.propagation.placements.staged_update_runs import StagedUpdateRuns
 from clusterspace.fleet.propagation.quotas import FederatedQuotas
 from clusterspace.fleet.propagation.rebalancer import RebalancerController
+from clusterspace.fleet.propagation.scale_targets import ScaleTargets
 from clusterspace.fleet.propagation.scheduler.controller import Scheduler
 from clusterspace.fleet.propagation.statuses import BindingStatuses
 from clusterspace.fleet.propagation.works.controller import BindingWorks
@@ -91,6 +92,7 @@ def propagation_controllers(
         ClusterTaintPolicies(hub, caches, events, clock, may_evict=evictions.is_on),
         Eviction(hub, caches, events, clock, evictions),
         BindingWorks(hub, caches, events, clock, margin_seconds=evictions.margin_seconds),
+        ScaleTargets(hub, caches),
         NamespaceWorks(hub, caches, events),
         FederatedQuotas(hub, caches, events, clock),
         BindingStatuses(hub, caches, events, clock),

@@ -11,6 +11,7 @@ Controllers, each with the decisions it takes; a folder where those are many:
     scheduler/       Scheduler: binding to clusters: filter, score, select, divide
     rebalancer.py    RebalancerController: WorkloadRebalancers have workloads placed anew
     eviction/        Eviction: off a tainted cluster when something replaces it; taint policies
+    scale_targets.py ScaleTargets: what members scale by themselves, members keep
     works/           BindingWorks: binding to one Work per cluster, and away with stale ones
     namespaces.py    NamespaceWorks: every namespace, on every cluster
     quotas.py        FederatedQuotas: FederatedResourceQuotas to clusters; what is taken of them
