@@ -163,12 +163,15 @@ class Lister:
             place.hostname or "", place.port, context=trust
         )
         self._room = memoryview(bytearray(2**20))
+        self.warning = ""
+        """What the last answer warned of: a member that is left out."""
 
     def read(self, path: str) -> int:
         """Return how many bytes the list has."""
         self._connection.request("GET", path, headers={"Authorization": f"Bearer {ADMIN}"})
         answer = self._connection.getresponse()
         assert answer.status == 200, answer.read()
+        self.warning = answer.headers.get("Warning", "")
         size = 0
         while taken := answer.readinto(self._room):
             size += taken

@@ -3,8 +3,8 @@
 import asyncio
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -30,9 +30,10 @@ from clusterspace.client.resources import DeleteOptions
 from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trust
 from clusterspace.client.watch import EventType, LineSplitter
 from clusterspace.errors import ApiError, ClusterError
-from clusterspace.fleet.gateway import routes
+from clusterspace.fleet.gateway import fanout, routes
 from clusterspace.fleet.gateway.fanout import FleetLimits, exchange
 from clusterspace.fleet.gateway.merge import versions
+from clusterspace.fleet.gateway.merge.failures import Reply
 from clusterspace.fleet.membership import manifests
 from clusterspace.kube.objects import uid_of
 from clusterspace.roots.fleet import RunningFleet, running_fleet
@@ -202,6 +203,14 @@ class Told:
     """The members that were told of though the client had no right, from before it asked on."""
 
 
+class _ListMetadata(msgspec.Struct):
+    resourceVersion: str  # noqa: N815 - the field's own name
+
+
+class _Listed(msgspec.Struct):
+    metadata: _ListMetadata
+
+
 @dataclass
 class ListedFleet:
     """A hub, members behind proxies, a gateway that can be started anew, and its readers."""
@@ -250,6 +259,26 @@ class ListedFleet:
         for connection in self._connections.values():
             await connection.close()
         await self.stop_gateway()
+
+    @contextmanager
+    def hearing_members(self) -> Generator[None]:
+        """Write down which lists members give to whom, be the answer as a whole refused or not."""
+        original = fanout.ask_one
+
+        async def ask_one(link: Any, make_request: Callable[[Any], ApiRequest]) -> Reply:
+            reply = await original(link, make_request)
+            with suppress(msgspec.DecodeError, ApiError):
+                headers = dict(make_request(link).headers)
+                who = JANE if headers.get("impersonate-user") == "jane" else ROOT
+                version = msgspec.json.decode(reply.body, type=_Listed).metadata.resourceVersion
+                self._given.add((who, link.cluster, version))
+            return reply
+
+        fanout.ask_one = ask_one
+        try:
+            yield
+        finally:
+            fanout.ask_one = original
 
     # -- readers and writers ------------------------------------------------------------------
 
@@ -506,6 +535,7 @@ async def listed_fleet(directory: Path, count: int) -> AsyncGenerator[ListedFlee
             stack.push_async_callback(forget_secrets, hub.client, name)
             members[name] = Member(name, side, proxy)
         fleet = ListedFleet(hub, directory, members)
+        stack.enter_context(fleet.hearing_members())
         await fleet.start_gateway()
         stack.push_async_callback(fleet.close)
         yield fleet

@@ -13,18 +13,21 @@ import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
 from tests.robustness.listed_fleet import JANE, ROOT, ListedFleet, listed_fleet
 
 from clusterspace.fleet.gateway import fanout, object_cache, shared_watches
-from clusterspace.fleet.gateway.answers import known_lists
+from clusterspace.fleet.gateway.answers import known_lists, reviews
+from clusterspace.fleet.gateway.answers.known_lists import ListQuestion
 from clusterspace.fleet.gateway.fanout import FleetContext
 from clusterspace.fleet.gateway.last_lists import Question
 from clusterspace.fleet.gateway.merge import failures
 from clusterspace.fleet.gateway.object_cache import ObjectCache
+from clusterspace.fleet.gateway.object_texts import Text
 from clusterspace.fleet.gateway.shared_watches import SharedWatch, Subscription, WatchKey
 from clusterspace.testing.steps import until
 
@@ -118,7 +121,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     texts = ObjectCache.texts
 
-    def counted(cache: ObjectCache, *given: Any) -> list[msgspec.Raw | None]:
+    def counted(cache: ObjectCache, *given: Any) -> list[Text | None]:
         result = texts(cache, *given)
         found.append(sum(each is not None for each in result))
         return result
@@ -188,11 +191,8 @@ def remember_the_answer(monkeypatch: pytest.MonkeyPatch, *, of_each_user: bool) 
         uses[key] += 1
         return remembered[key]
 
-    class Patched:
-        ask_one = staticmethod(ask)
-        ask_for_list = staticmethod(fanout.ask_for_list)
-
-    monkeypatch.setattr(known_lists, "fanout", Patched)
+    patched = SimpleNamespace(**{**vars(fanout), "ask_one": ask})
+    monkeypatch.setattr(known_lists, "fanout", patched)
 
 
 def remember_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +207,7 @@ def leave_out_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     """A state that is not known is left out instead of read."""
     texts = ObjectCache.texts
 
-    def known(cache: ObjectCache, *given: Any) -> list[msgspec.Raw]:
+    def known(cache: ObjectCache, *given: Any) -> list[Text]:
         return [each for each in texts(cache, *given) if each is not None]
 
     monkeypatch.setattr(ObjectCache, "texts", known)
@@ -303,6 +303,21 @@ def recall_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failures, "shown_as_they_were", lambda _: "all is well")
 
 
+def tell_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one user was told, all are who say that any state will do."""
+    asked = ListQuestion.asked
+
+    def nobodys(question: ListQuestion, cluster: str) -> tuple[Any, ...]:
+        member, path, _, query = cast("tuple[Any, ...]", asked(question, cluster))
+        return (member, path, query)
+
+    async def is_allowed(*_: Any) -> bool:
+        return True
+
+    monkeypatch.setattr(ListQuestion, "asked", nobodys)
+    monkeypatch.setattr(reviews, "may", is_allowed)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("plant", "watchers", "complaint"),
@@ -319,6 +334,7 @@ def recall_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
         (take_what_is_there_now, 0, "instead of"),
         (recall_for_everybody, 0, "never shown to them"),
         (recall_without_a_word, 0, "promised|without a right to"),
+        (tell_everybody, 0, "without a right to|never shown to them"),
     ],
 )
 async def test_a_planted_bug_is_found(

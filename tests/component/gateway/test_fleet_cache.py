@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import pytest_asyncio
@@ -24,7 +25,7 @@ from clusterspace.aio.clocks import SystemClock
 from clusterspace.client.connection import Connection
 from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.resources import DeleteOptions
-from clusterspace.fleet.gateway import object_cache
+from clusterspace.fleet.gateway import object_cache, shared_watches
 from clusterspace.fleet.gateway.fanout import FleetLimits
 from clusterspace.fleet.membership import manifests
 from clusterspace.kube.objects import uid_of
@@ -324,3 +325,130 @@ async def test_nothing_is_kept_where_the_cache_is_off(tmp_path_factory: pytest.T
         for _ in range(3):
             assert (await off.ask("GET", MAPS)).body["items"] == await every_list(off)
         assert off.running.fleet.cache.used_bytes == 0
+
+
+# -- any state will do -----------------------------------------------------------------------------
+
+
+async def test_any_state_is_answered_from_what_was_told_a_moment_ago(site: Site):
+    side = site.members["east"]
+    path = "/api/v1/namespaces/shop/clusterspaces/all/configmaps"
+    async with observed(site, side, "seen") as asked:
+        await warm(site, path)
+        fresh = await site.ask("GET", path)
+        asked.clear()
+        await change(side, "east-07", 77)
+
+        any_state = await site.ask("GET", f"{path}?resourceVersion=0")
+        selected = await site.ask("GET", f"{path}?resourceVersion=0&fieldSelector=data.n%3D77")
+        assert asked == []
+        assert of(any_state, "seen") == of(fresh, "seen")
+        assert of(selected, "seen") == []
+        # Its version is that of the state that was shown: who goes on there misses nothing.
+        assert any_state.body["metadata"] == fresh.body["metadata"]
+
+        # Who does not say so is shown what there is.
+        selected = await site.ask("GET", f"{path}?fieldSelector=data.n%3D77")
+        assert [each["data"]["n"] for each in of(selected, "seen")] == ["77"]
+        selected = await site.ask("GET", f"{path}?resourceVersion=0&fieldSelector=data.n%3D77")
+        assert [each["data"]["n"] for each in of(selected, "seen")] == ["77"]
+
+
+async def test_any_state_is_for_who_was_told_it_and_may_see_it_still(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+):
+    any_state = f"{MAPS}?resourceVersion=0"
+    await warm(site)
+    await grant(site.hub, "jane", reaching(), "jane-any")
+    # Root was told, and jane, who may read nothing, is not.
+    assert (await site.ask("GET", any_state, token="jane-token")).code == 403
+
+    for side in site.members.values():
+        await grant(side, "jane", using("configmaps"), "jane-any")
+    await warm(site, token="jane-token")
+    told = await site.ask("GET", any_state, token="jane-token")
+    assert len(of(told, "west")) >= COUNT
+
+    west = site.members["west"]
+    binding = manifests.role_binding_path("jane-any")
+    held = await west.client.get(binding)
+    await west.client.delete(binding, DeleteOptions(uid_of(held)))
+    # A yes counts for some seconds; then the member is asked.
+    monkeypatch.setattr(shared_watches, "REVIEWED_SECONDS", 0.0)
+    told = await site.ask("GET", any_state, token="jane-token")
+
+    assert (len(of(told, "east")) >= COUNT, of(told, "west")) == (True, [])
+    assert "west" in told.warning
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "fieldSelector=data.n%3D0",
+        "fieldSelector=data.n!%3D0",
+        "fieldSelector=data.nothing%3D,data.n%3D5",
+        "fieldSelector=metadata.labels.side%3Dleft,data.n!%3D1",
+        "fieldSelector=metadata.uid!%3Dx&labelSelector=side%3Dleft",
+        "sortBy=.data.n",
+        "sortBy=-.metadata.name&fieldSelector=data.n!%3D5",
+        "sortBy=-.data.nothing",
+        "sortBy=.metadata.uid&limit=7",
+        "sortBy=-.data.n&limit=7",
+        "sortBy=-.metadata.labels.side&limit=3&labelSelector=side%3Dleft",
+    ],
+)
+async def test_what_is_known_is_selected_and_sorted_as_what_is_read(site: Site, query: str):
+    side = site.members["west"]
+    for number in range(8):
+        await change(side, f"west-{number:02}", number)
+    path = f"{MAPS}?{query}"
+
+    async def pages(more: str = "") -> list[str]:
+        found: list[str] = []
+        token = ""
+        while True:
+            answer = await site.ask("GET", f"{path}{more}&continue={quote(token)}")
+            found += [each["metadata"]["name"] for each in answer.body["items"]]
+            token = answer.body["metadata"].get("continue", "")
+            if not token:
+                return found
+            more = ""  # the token says it all
+
+    site.running.fleet.cache.sweep(())
+    read = await pages()
+    kept, known, any_state = await pages(), await pages(), await pages("&resourceVersion=0")
+
+    assert read
+    assert kept == known == any_state == read
+
+
+async def test_what_is_kept_is_packed_when_half_of_the_room_is_taken(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+):
+    cache = site.running.fleet.cache
+    cache.sweep(())
+    await warm(site)
+    whole = await every_list(site)
+    plain = cache.used_bytes
+    monkeypatch.setattr(cache, "most_bytes", int(plain * 1.5))
+    cache.sweep(())
+    await warm(site)
+
+    assert cache.used_bytes < plain / 2
+    for query in ("", "?resourceVersion=0"):
+        assert (await site.ask("GET", f"{MAPS}{query}")).body["items"] == whole
+
+
+async def test_an_answer_counts_once_whether_it_was_read_or_put_together(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+):
+    """With room for all objects of all members, no member is left out for want of room."""
+    await warm(site)
+    whole = await site.ask("GET", MAPS)
+    size = len(json.dumps(whole.body, separators=(",", ":")))
+    memory = site.running.fleet.memory
+    monkeypatch.setattr(memory, "most_bytes", int(size * 1.1) * 2)  # one user has half of it
+    for _ in range(3):
+        answer = await site.ask("GET", MAPS)
+        assert (answer.body["items"], answer.warning) == (whole.body["items"], "")
+    assert memory.used == 0

@@ -254,6 +254,15 @@ def _checked_url(context: click.Context, parameter: click.Parameter, value: str)
     "Secrets nor ConfigMaps.",
 )
 @click.option(
+    "--any-state",
+    "any_state_seconds",
+    default=10.0,
+    show_default=True,
+    type=click.FloatRange(min=0, max=300),
+    help="Seconds that a member's part of a list may be old for who says by resourceVersion=0 that "
+    "any state will do; 0 asks members every time.",
+)
+@click.option(
     "--last-state",
     "last_state_seconds",
     default=3600.0,
@@ -307,6 +316,7 @@ def fleet(
     answers_mib: int,
     cache_mib: int,
     cache_on_disk: bool,
+    any_state_seconds: float,
     last_state_seconds: float,
     grace_seconds: float,
     lost_seconds: float,
@@ -351,6 +361,7 @@ def fleet(
                 answer_bytes=answer_mib << 20,
                 answers_bytes=answers_mib << 20,
                 cached_bytes=cache_mib << 20,
+                any_state_seconds=any_state_seconds,
                 last_state_seconds=last_state_seconds,
                 grace_seconds=grace_seconds,
                 lost_seconds=lost_seconds,

@@ -12,7 +12,8 @@ What a request means:
 The clusters:
     clusters.py  which there are, kept fresh from the hub; which are in trouble, and for whom
     registries.py  which clusters ResourceRegistries select for a kind
-    object_cache.py  what objects of members said when they were last read
+    object_texts.py  texts of objects in blocks, and lists of them by what their fields say
+    object_cache.py  what objects of members said when they were last read, and who was told what
     warm_files.py  those objects in files, for the next start
     last_lists.py  what each caller was last shown of each member, for when it is away
     fanout.py    FleetContext, one request; whom to ask, all at once; the merged answer to HTTP

@@ -122,6 +122,9 @@ class FleetLimits:
     """For objects of members that are kept for the next list of them; 0 keeps none."""
     last_state_seconds: float = 3600.0
     """How long callers are shown what a member last answered them, while it is away; 0 is never."""
+    any_state_seconds: float = 10.0
+    """How old a member's part of a list may be for who says that any state will do; 0 has members
+    asked for it every time."""
     watched_objects: int = 500_000
     """Of one cluster in one watch, which remembers what it sent, and on all pages of one list: more
     than any cluster has."""
@@ -627,21 +630,32 @@ async def ask_for_list(
     *,
     token: str = "",
     needs_version: bool = False,
+    is_judged: bool = True,
 ) -> Reply:
     """Ask one cluster for a list, take it apart, and remember how that went.
 
     `token` is what the list goes on from: a cluster that answers with the same one has no end.
-    `needs_version` is for who will watch from there.
+    `needs_version` is for who will watch from there. What is not `is_judged` has all objects, of
+    which some may not be what the client wants.
     """
     reply = await take_apart(
-        context, await ask_one(link, make_request), token=token, needs_version=needs_version
+        context,
+        await ask_one(link, make_request),
+        token=token,
+        needs_version=needs_version,
+        is_judged=is_judged,
     )
     context.note_list(reply)
     return reply
 
 
 async def take_apart(
-    context: FleetContext, reply: Reply, *, token: str = "", needs_version: bool = False
+    context: FleetContext,
+    reply: Reply,
+    *,
+    token: str = "",
+    needs_version: bool = False,
+    is_judged: bool = True,
 ) -> Reply:
     """Read the list that a cluster answered, and judge its objects by what no cluster judges."""
     if reply.failure is not None:
@@ -653,21 +667,31 @@ async def take_apart(
             raise ClusterMisbehaved(cluster, "its list does not end", code=200)
         if needs_version and not listed.metadata.resource_version:
             raise ClusterMisbehaved(cluster, "its list has no resourceVersion", code=200)
-        if context.field_filter is not None:
-            parts: list[ClusterList] = []
-            for piece in listed.pieces(_JUDGED_AT_ONCE):
-                parts.append(context.field_filter.select(piece))
-                await asyncio.sleep(0)
-            items = [item for each in parts for item in each.items]
-            rows = [row for each in parts for row in each.rows]
-            keys = [key for each in parts for key in each.sort_keys]
-            last = replace(parts[-1], metadata=listed.metadata, sort_keys=keys)
-            listed = replace(last, items=items, rows=rows)
     except ClusterMisbehaved as nonsense:
         return Reply(cluster, reply.status, failure=nonsense)
     # A long list takes a while to be taken apart, and others take their turn.
     await asyncio.sleep(0)
-    return replace(reply, listed=listed)
+    reply = replace(reply, listed=listed)
+    return await judged(context, reply) if is_judged else reply
+
+
+async def judged(context: FleetContext, reply: Reply) -> Reply:
+    """Return a reply with those of its objects that are wanted, by what no cluster judges."""
+    listed, judge = reply.listed, context.field_filter
+    if listed is None or judge is None:
+        return reply
+    parts: list[ClusterList] = []
+    try:
+        for piece in listed.pieces(_JUDGED_AT_ONCE):
+            parts.append(judge.select(piece))
+            await asyncio.sleep(0)
+    except ClusterMisbehaved as nonsense:
+        return Reply(reply.cluster, reply.status, failure=nonsense)
+    items = [item for each in parts for item in each.items]
+    rows = [row for each in parts for row in each.rows]
+    keys = [key for each in parts for key in each.sort_keys]
+    last = replace(parts[-1], metadata=listed.metadata, sort_keys=keys)
+    return replace(reply, listed=replace(last, items=items, rows=rows))
 
 
 async def ask_one(link: Link, make_request: Callable[[Link], ApiRequest]) -> Reply:

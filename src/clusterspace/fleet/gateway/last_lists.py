@@ -24,6 +24,7 @@ from clusterspace.aio.tasks import Tasks
 from clusterspace.errors import Forbidden, MethodNotAllowed, NotFound, NotServed, Unauthorized
 from clusterspace.fleet.gateway.merge.failures import Reply
 from clusterspace.fleet.gateway.merge.versions import is_lower
+from clusterspace.fleet.gateway.object_texts import Texts
 
 _SWEEP_SECONDS: Final = 60.0
 _SHARE: Final = 4
@@ -114,14 +115,14 @@ class LastLists:
         if reply.failure is not None or reply.listed is None:
             return
         metadata, texts = reply.listed.metadata, reply.listed.texts
-        size = _BESIDE_BYTES + (sum(map(len, texts)) if texts else len(reply.body))
+        size = _BESIDE_BYTES + (len(reply.body) if not texts else Texts.weight_of(texts))
         if not token:
             self._drop(question)
         if not metadata.resource_version or size * _SHARE > self._most_bytes:
             return
         # Taken apart, a body takes several times its room: it is read again when it is needed.
         kept = replace(reply, headers={}, listed=None)
-        if texts:
+        if texts or not reply.body:
             kept = replace(kept, body=b"", listed=reply.listed)
         page = Page(
             kept, metadata.resource_version, metadata.continue_token, self._clock.monotonic(), size

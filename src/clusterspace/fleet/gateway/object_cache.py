@@ -9,14 +9,17 @@ been written by the same people in the same second. Where versions go back, all 
 What an API server makes of the same stored object may change when it is upgraded. So no text is
 used for longer than some minutes after it was read; see decision 0041.
 
-All is bounded. When there is no more room, the kind that nobody has asked for longest leaves, with
-all its objects. One kind of one cluster has a quarter of the room at most: a larger one would drive
-out all others each time it is listed, and is never kept. What nobody asks for leaves with time.
+All is bounded. When half of the room is taken, texts are packed, first those nobody has asked for
+longest. When there is no more room, the kind that nobody has asked for longest leaves, with all its
+objects and what callers were told of them. One kind of one cluster has a quarter of the room at
+most: a larger one would drive out all others each time it is listed, and is never kept. What nobody
+asks for leaves with time.
 """
 
+import asyncio
 import hashlib
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
@@ -25,6 +28,7 @@ import msgspec
 from clusterspace.aio.clocks import Clock
 from clusterspace.aio.tasks import Tasks
 from clusterspace.fleet.gateway.merge.versions import is_lower
+from clusterspace.fleet.gateway.object_texts import Block, KnownList, Text, in_blocks
 from clusterspace.fleet.gateway.routes import Naming, Subject
 
 TRUSTED_SECONDS: Final = 300.0
@@ -35,7 +39,9 @@ _SWEEP_SECONDS: Final = 60.0
 _SHARE: Final = 4
 """One kind has at most this part of the room."""
 _BESIDE_BYTES: Final = 250
-"""What a text takes beside itself: its digest, its place among the others, when it was read."""
+"""What a text takes beside itself: its digest, its place in its block and among the others."""
+_MOST_LISTS: Final = 64
+"""Lists of one kind of one member, for all callers, whose order is known."""
 _MOST_HISTORIES: Final = 4096
 
 _MOST_SKIPPED: Final = 64
@@ -56,13 +62,6 @@ class KindKey(NamedTuple):
     subject: Subject
 
 
-class Text(NamedTuple):
-    """The text of one state of an object, and when it was read."""
-
-    read_at: float
-    text: msgspec.Raw
-
-
 @dataclass(slots=True)
 class CachedKind:
     """The objects of one kind in one cluster."""
@@ -75,6 +74,14 @@ class CachedKind:
     """The newest version that a list of them had."""
     size: int = 0
     texts: dict[bytes, Text] = field(default_factory=dict[bytes, Text])
+    blocks: dict[Block, None] = field(default_factory=dict[Block, None])
+    """Those that any of the texts is in, and with them all that they take."""
+    lists: OrderedDict[Hashable, KnownList] = field(
+        default_factory=OrderedDict[Hashable, KnownList]
+    )
+    """What callers were last told, by who asked in which words."""
+    lists_size: int = 0
+    """What these take beside the texts, as it is counted in `size`."""
 
 
 @dataclass(slots=True)
@@ -154,9 +161,7 @@ class ObjectCache:
             self._kinds.move_to_end(key)
         return kind
 
-    def texts(
-        self, key: KindKey, version: str, digests: Sequence[bytes]
-    ) -> list[msgspec.Raw | None]:
+    def texts(self, key: KindKey, version: str, digests: Sequence[bytes]) -> list[Text | None]:
         """Return the text of each state; None for what is not known.
 
         `version` is that of a list of what there is now, and empty for any other list.
@@ -166,7 +171,7 @@ class ObjectCache:
             return [None] * len(digests)
         oldest = self.clock.monotonic() - TRUSTED_SECONDS
         found = map(kind.texts.get, digests)
-        return [each.text if each and each.read_at > oldest else None for each in found]
+        return [each if each and each.block.read_at > oldest else None for each in found]
 
     def has_room(self, size: int) -> bool:
         """Whether a list of so many bytes may be kept at all."""
@@ -177,8 +182,8 @@ class ObjectCache:
         key: KindKey,
         kind: CachedKind,
         texts: Sequence[tuple[bytes, msgspec.Raw]],
-    ) -> None:
-        """Keep texts that were just read, by their digests."""
+    ) -> list[Text]:
+        """Keep texts that were just read, by their digests; return them as they are kept."""
         # One step of the loop: between two awaits the sums are exact, and whoever looks texts up
         # finds all of a list or nothing of it.
         known = self._kinds.get(key)
@@ -188,10 +193,11 @@ class ObjectCache:
         known.version = kind.version if is_lower(known.version, kind.version) else known.version
         known.list_kind, known.api_version = kind.list_kind, kind.api_version
         self._changes[key.naming.cluster] += bool(texts)
-        for digest, text in texts:
-            former = known.texts.get(digest)
-            known.texts[digest] = Text(now, text)
-            self._count(known, _weight(text) - (0 if former is None else _weight(former.text)))
+        unchanged = _confirm(known, texts, now)
+        new = {digest: text for digest, text in texts if digest not in unchanged}
+        added = dict(zip(new, in_blocks(now, list(new.values())), strict=True))
+        self._add(known, added.items())
+        kept = [unchanged.get(digest) or added[digest] for digest, _ in texts]
         self._kinds.move_to_end(key)
         if known.size * _SHARE > self.most_bytes:
             self._drop_old(known, now)
@@ -199,6 +205,64 @@ class ObjectCache:
             self._forget(key)
         while self.used_bytes > self.most_bytes:
             self._forget(next(iter(self._kinds)))
+        return kept
+
+    @property
+    def is_half_full(self) -> bool:
+        """Whether so much is kept that texts are packed."""
+        return self.used_bytes * 2 > self.most_bytes
+
+    async def pack(self) -> None:
+        """Pack what nobody has asked for longest, as long as more than half of the room is taken.
+
+        Another thread does the work. What is kept may change meanwhile, texts do not: a block that
+        has left by then is packed in vain.
+        """
+        for key in list(self._kinds):
+            kind = self._kinds.get(key)
+            for block in list(kind.blocks) if kind is not None else ():
+                if not self.is_half_full:
+                    return
+                if block.is_packed:
+                    continue
+                await asyncio.to_thread(block.packed)
+                if kind is None or block not in kind.blocks or self._kinds.get(key) is not kind:
+                    break  # forgotten meanwhile, or read anew
+                if not block.is_packed:
+                    before = block.weight
+                    block.pack()
+                    self._count(kind, block.weight - before)
+
+    # -- what callers were told ----------------------------------------------------------------
+
+    def find_list(self, key: KindKey, asked: Hashable) -> KnownList | None:
+        """Return what a caller was last told when they asked for this."""
+        kind = self._kinds.get(key)
+        return None if kind is None else kind.lists.get(asked)
+
+    def note_list(self, key: KindKey, asked: Hashable, listed: KnownList) -> None:
+        """Keep what a member has just told a caller: all there is, in order."""
+        kind = self._kinds.get(key)
+        if kind is None:
+            return  # there was no room for its objects
+        listed.follow(kind.lists.pop(asked, None))
+        kind.lists[asked] = listed
+        while len(kind.lists) > _MOST_LISTS:
+            kind.lists.popitem(last=False)
+
+    def weigh_lists(self, key: KindKey) -> None:
+        """Count what lists of a kind take beside its texts, after more was read of them."""
+        kind = self._kinds.get(key)
+        if kind is not None:
+            weight = sum(each.weight for each in kind.lists.values())
+            self._count(kind, weight - kind.lists_size)
+            kind.lists_size = weight
+
+    def forget_list(self, key: KindKey, asked: Hashable) -> None:
+        """Forget what a caller was told: the member has refused it, or says something else."""
+        kind = self._kinds.get(key)
+        if kind is not None:
+            kind.lists.pop(asked, None)
 
     def sweep(self, members: Collection[str]) -> None:
         """Forget what is too old to be used, kinds nobody asks for, and clusters that left."""
@@ -231,15 +295,15 @@ class ObjectCache:
             if key[0] == cluster and each.is_repeated
         ]
 
-    def restore(self, key: KindKey, kind: CachedKind, texts: dict[bytes, Text]) -> None:
+    def restore(self, key: KindKey, kind: CachedKind, texts: Mapping[bytes, Text]) -> None:
         """Take up what was kept of a kind before, unless there is no room for it."""
-        size = sum(_weight(each.text) for each in texts.values())
+        blocks = {each.block for each in texts.values()}
+        size = sum(each.weight for each in blocks) + len(texts) * _BESIDE_BYTES
         has_room = self.has_room(size) and self.used_bytes + size <= self.most_bytes
         if key in self._kinds or not has_room:
             return
         self._kinds[key] = kind
-        kind.texts = texts
-        self._count(kind, size)
+        self._add(kind, texts.items())
         self._drop_old(kind, self.clock.monotonic())
 
     def restore_history(self, key: tuple[str, str], history: ListHistory) -> None:
@@ -247,12 +311,31 @@ class ObjectCache:
         if len(self._histories) < _MOST_HISTORIES:
             self._histories.setdefault(key, history)
 
+    def _add(self, kind: CachedKind, texts: Iterable[tuple[bytes, Text]]) -> None:
+        for digest, text in texts:
+            self._take_out(kind, digest)
+            kind.texts[digest] = text
+            self._count(kind, _BESIDE_BYTES)
+            if text.block not in kind.blocks:
+                kind.blocks[text.block] = None
+                self._count(kind, text.block.weight)
+
+    def _take_out(self, kind: CachedKind, digest: bytes) -> None:
+        text = kind.texts.pop(digest, None)
+        if text is None:
+            return
+        self._count(kind, -_BESIDE_BYTES)
+        text.block.live -= 1
+        if not text.block.live:
+            del kind.blocks[text.block]
+            self._count(kind, -text.block.weight)
+
     def _drop_old(self, kind: CachedKind, now: float) -> None:
-        old = [
-            digest for digest, each in kind.texts.items() if each.read_at <= now - TRUSTED_SECONDS
-        ]
-        for digest in old:
-            self._count(kind, -_weight(kind.texts.pop(digest).text))
+        oldest = now - TRUSTED_SECONDS
+        for digest in [key for key, each in kind.texts.items() if each.block.read_at <= oldest]:
+            self._take_out(kind, digest)
+        for asked in [key for key, each in kind.lists.items() if each.read_at <= oldest]:
+            del kind.lists[asked]
 
     def _has_gone_back(self, key: KindKey, kind: CachedKind, version: str) -> bool:
         """Forget a kind whose cluster counts from a lower version again; return whether it does."""
@@ -273,10 +356,34 @@ class ObjectCache:
         self.used_bytes += grown
 
 
+def _confirm(
+    kind: CachedKind, texts: Sequence[tuple[bytes, msgspec.Raw]], now: float
+) -> Mapping[bytes, Text]:
+    """Return what is kept already, word for word: its blocks count as read now.
+
+    Most objects of a list that is read whole are what they were. Kept as they are, they stay packed
+    and what was read of their fields stays known. A block counts as a whole, if all that is kept of
+    it was read again.
+    """
+    again: dict[Block, dict[bytes, Text]] = {}
+    plain: dict[Block, Sequence[msgspec.Raw]] = {}
+    for digest, text in texts:
+        former = kind.texts.get(digest)
+        if former is None or former.size != len(text):
+            continue
+        block = former.block
+        if block not in plain:
+            plain[block] = block.texts()
+        if plain[block][former.at] == text:
+            again.setdefault(block, {})[digest] = former
+    confirmed: dict[bytes, Text] = {}
+    for block, found in again.items():
+        if len(found) == block.live:
+            block.read_at = now
+            confirmed |= found
+    return confirmed
+
+
 def digest_of(metadata: bytes | msgspec.Raw) -> bytes:
     """Return what stands for the state of the object that has this metadata."""
     return hashlib.blake2b(metadata, digest_size=16).digest()
-
-
-def _weight(text: msgspec.Raw) -> int:
-    return len(text) + _BESIDE_BYTES

@@ -32,14 +32,14 @@ from clusterspace.fleet.gateway.object_cache import (
     KindKey,
     ListHistory,
     ObjectCache,
-    Text,
 )
+from clusterspace.fleet.gateway.object_texts import Block, Text
 from clusterspace.fleet.gateway.routes import Naming, Subject
 from clusterspace.kube.json_errors import UNREADABLE
 
 _log = structlog.get_logger(__name__)
 
-_MAGIC: Final = b"clusterspace cached objects 1\n"
+_MAGIC: Final = b"clusterspace cached objects 2\n"
 _LENGTH: Final = struct.Struct(">Q")
 _CHECKSUM_BYTES: Final = 32
 _WRITE_SECONDS: Final = 60.0
@@ -66,8 +66,16 @@ class _Kind(msgspec.Struct):
     list_kind: str
     api_version: str
     version: str
-    texts: list[tuple[bytes, float, bytes]] = []
-    """Digest, how long before the file was written it was read, and the text."""
+    blocks: list["_Block"] = []
+
+
+class _Block(msgspec.Struct, array_like=True):
+    age: float
+    """How long before the file was written it was read."""
+    lengths: list[int]
+    digests: list[tuple[int, bytes]]
+    """Of which of its texts the digests are known; the others were read anew since."""
+    packed: bytes
 
 
 class _Kept(NamedTuple):
@@ -76,6 +84,13 @@ class _Kept(NamedTuple):
     header: _Header
     kinds: list[tuple[_Kind, list[tuple[bytes, Text]]]]
     now: float
+
+
+class _Restored(NamedTuple):
+    """What a file holds of one kind."""
+
+    kind: _Kind
+    texts: dict[bytes, Text]
 
 
 class _Unfit(Exception):
@@ -126,22 +141,26 @@ class WarmFiles:
                 header, kinds = await asyncio.to_thread(
                     _read_file, path, self._cache.most_bytes * 2, name, self._identity(name)
                 )
-                self._take(name, header, kinds)
+                passed = self._clock.now() - header.written_at
+                if passed < 0:
+                    raise _Unfit("it was written in the future")
+                restored = await asyncio.to_thread(
+                    _restored,
+                    kinds,
+                    self._clock.monotonic() - passed,
+                    is_packed=self._cache.is_half_full,
+                )
+                self._take(name, header, passed, restored)
             except (OSError, _Unfit) as error:
                 _log.warning("cached objects are not used", cluster=name, reason=str(error))
 
-    def _take(self, cluster: str, header: _Header, kinds: Sequence[_Kind]) -> None:
-        passed = self._clock.now() - header.written_at
-        if passed < 0:
-            raise _Unfit("it was written in the future")
+    def _take(
+        self, cluster: str, header: _Header, passed: float, kinds: Sequence[_Restored]
+    ) -> None:
         now = self._clock.monotonic()
-        for each in kinds:
+        for each, texts in kinds:
             key = KindKey(each.naming, each.subject)
             kind = CachedKind(each.list_kind, each.api_version, used_at=now, version=each.version)
-            read_at = now - passed
-            texts = {
-                digest: Text(read_at - age, msgspec.Raw(text)) for digest, age, text in each.texts
-            }
             self._cache.restore(key, kind, texts)
         for digest, age, size, seconds in header.histories:
             history = ListHistory(now - passed - age, is_repeated=True, size=size)
@@ -208,11 +227,15 @@ def _write_file(path: Path, kept: _Kept) -> None:
             put(_MAGIC)
             put_part(kept.header)
             for kind, texts in kept.kinds:
-                kind.texts = [
-                    (digest, kept.now - each.read_at, bytes(each.text)) for digest, each in texts
+                digests: dict[Block, list[tuple[int, bytes]]] = {}
+                for digest, text in texts:
+                    digests.setdefault(text.block, []).append((text.at, digest))
+                kind.blocks = [
+                    _Block(kept.now - block.read_at, list(block.lengths), named, block.packed())
+                    for block, named in digests.items()
                 ]
                 put_part(kind)
-                kind.texts = []
+                kind.blocks = []
             file.write(checksum.digest())
             file.flush()
             os.fsync(file.fileno())
@@ -246,11 +269,31 @@ def _read_file(
         if (header.cluster, header.identity) != (cluster, identity):
             raise _Unfit("it is of another cluster")
         kinds = [_read_kind(part) for part in rest]
-        for text in (each[2] for kind in kinds for each in kind.texts):
-            _check_json(text)  # it becomes a part of answers as it is
     except (ValueError, struct.error, *UNREADABLE) as error:
         raise _Unfit(f"it cannot be read: {error}") from error
     return header, [each for each in kinds if each.naming.cluster == cluster]
+
+
+def _restored(kinds: Sequence[_Kind], read_at: float, *, is_packed: bool) -> list[_Restored]:
+    """Return the texts of a file that was written at this time, packed or not."""
+    restored: list[_Restored] = []
+    try:
+        for kind in kinds:
+            texts: dict[bytes, Text] = {}
+            for each in kind.blocks:
+                block = Block.of_packed(read_at - each.age, each.lengths, each.packed)
+                plain = block.texts()
+                for text in plain:
+                    _check_json(text)  # it becomes a part of answers as it is
+                if not is_packed:
+                    block.unpack()
+                block.live = len(each.digests)
+                texts |= {digest: Text(block, range(len(plain))[at]) for at, digest in each.digests}
+            restored.append(_Restored(kind, texts))
+            kind.blocks = []
+    except (ValueError, IndexError, *UNREADABLE) as error:
+        raise _Unfit(f"it cannot be read: {error}") from error
+    return restored
 
 
 def _parts_of(content: memoryview) -> Iterator[memoryview]:

@@ -18,12 +18,11 @@ from random import Random
 from typing import Final
 from urllib.parse import quote
 
-import msgspec
 import structlog
 
 from clusterspace.aio import clocks
 from clusterspace.aio.clocks import Clock
-from clusterspace.apiserver.http.request_info import JSON, Query
+from clusterspace.apiserver.http.request_info import Query
 from clusterspace.client.requests import ApiRequest
 from clusterspace.errors import (
     AnswerOverrun,
@@ -36,9 +35,9 @@ from clusterspace.errors import (
     ServiceUnavailable,
 )
 from clusterspace.fleet.gateway.answers.list_all import EXACT, NOT_OLDER, Slice
-from clusterspace.fleet.gateway.answers.reviews import read_opinion
+from clusterspace.fleet.gateway.answers.reviews import may
 from clusterspace.fleet.gateway.clusters import LOOK_SECONDS, Link
-from clusterspace.fleet.gateway.fanout import FleetContext, ask_for_list, ask_one
+from clusterspace.fleet.gateway.fanout import FleetContext, ask_for_list
 from clusterspace.fleet.gateway.merge.events import Event
 from clusterspace.fleet.gateway.merge.failures import Reply
 from clusterspace.fleet.gateway.merge.lists import ClusterList
@@ -58,7 +57,6 @@ _SHORTEST_WATCH: Final = 300
 _LONGEST_DELAY: Final = 5.0
 _HEALTHY_SECONDS: Final = 10.0
 """A stream that lived this long was all right: what comes next is a new trouble, if it is one."""
-_MOST_REVIEW_BYTES: Final = 64 * 1024
 
 OPTIONS: Final = frozenset(
     {
@@ -128,34 +126,7 @@ class ClusterRequests:
 
         Who may see single objects only, by their names, is told no: their watch is another one.
         """
-        info = self._context.info
-        attributes = {
-            "verb": "watch",
-            "group": info.group,
-            "version": info.version,
-            "resource": info.resource,
-            "subresource": info.subresource,
-            "namespace": info.namespace,
-        }
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": attributes},
-        }
-        request = ApiRequest(
-            "POST",
-            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-            headers=(
-                ("accept", JSON),
-                ("content-type", JSON),
-                *self._context.identity_for(link),
-            ),
-            body=msgspec.json.encode(review),
-            seconds=self._context.fleet.limits.list_seconds,
-            most_bytes=_MOST_REVIEW_BYTES,
-        )
-        reply = await ask_one(link, lambda _: request)
-        return reply.failure is None and read_opinion(reply).is_allowed
+        return await may(self._context, link, "watch")
 
     def _request_to(self, link: Link, query: Query, seconds: float) -> ApiRequest:
         request, info = self._context.request_to(link, query, seconds=seconds), self._context.info

@@ -13,12 +13,19 @@ read whole. So it is as fresh as the member's word, after a write of the caller'
 
 A list of metadata is mostly a quarter of the work for a member. Where it is not, or where objects
 change faster than they are listed, whole lists are asked for, and metadata ever more rarely.
+
+What is selected or sorted here, by any field, is so by columns of the list that the member gave: it
+is asked for the same list whatever the field.
+
+    resourceVersion=0 (any state will do), or a state that is named exactly
+        what the member has told this very caller, in the same words, a moment ago; and if that it
+        may see it is longer ago than `REVIEWED_SECONDS`, the member is asked so. See decision 0051
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -26,7 +33,8 @@ from clusterspace.apiserver.http.request_info import JSON, Query
 from clusterspace.builtins import resources as builtins
 from clusterspace.client.requests import ApiRequest
 from clusterspace.errors import AnswerOverrun, ApiError, ClusterError, ClusterMisbehaved
-from clusterspace.fleet.gateway import fanout
+from clusterspace.fleet.gateway import fanout, shared_watches
+from clusterspace.fleet.gateway.answers import reviews
 from clusterspace.fleet.gateway.clusters import Link
 from clusterspace.fleet.gateway.fanout import FleetContext
 from clusterspace.fleet.gateway.merge.events import Head
@@ -34,12 +42,14 @@ from clusterspace.fleet.gateway.merge.failures import Reply
 from clusterspace.fleet.gateway.merge.lists import (
     METADATA_LIST,
     ClusterList,
+    ListMetadata,
     read_cluster_list,
     read_metadata_list,
 )
 from clusterspace.fleet.gateway.object_cache import CachedKind, KindKey, ListHistory, digest_of
-from clusterspace.fleet.gateway.renaming import encode, renamer
-from clusterspace.fleet.gateway.routes import HUB
+from clusterspace.fleet.gateway.object_texts import KnownList, Text, Texts
+from clusterspace.fleet.gateway.renaming import LAST_APPLIED, encode, renamer
+from clusterspace.fleet.gateway.routes import HUB, unqualifier
 from clusterspace.kube.json_errors import UNREADABLE
 
 _ACCEPT: Final = f"{JSON};as={METADATA_LIST};v=v1;g=meta.k8s.io,{JSON}"
@@ -47,6 +57,8 @@ _MOST_FETCHED: Final = 8
 """How many objects are asked for one by one before the whole list is."""
 _AT_ONCE: Final = 256
 """Objects whose texts are made in one step: a millisecond of work."""
+_MEMBERS_AT_ONCE: Final = 32
+"""Members whose lists are looked into before others take their turn."""
 _WHERE: Final = ("continue", "resourceVersion", "resourceVersionMatch")
 _NEVER_KEPT: Final = frozenset({("", "secrets")})
 
@@ -55,33 +67,222 @@ MakeRequest = Callable[[Link], ApiRequest]
 _heads: Final = msgspec.json.Decoder(Head)
 
 
+class ListQuestion:
+    """One list of all clusters that members are asked for, by one caller."""
+
+    def __init__(self, context: FleetContext, query: Query, most: int = 0) -> None:
+        self.context = context
+        self._query = query
+        """The parameters that are the same for all members and pages."""
+        self.most = most
+        """How many objects of each member are looked at, in their order; 0 is all of them."""
+        self.is_cacheable = bool(context.fleet.cache.most_bytes) and _is_cacheable(context)
+
+    def key(self, cluster: str) -> KindKey:
+        """Return under which key objects of a member are kept."""
+        return KindKey(self.context.route.naming_in(cluster), self.context.subject)
+
+    def asked(self, cluster: str) -> Hashable:
+        """Return what tells the list from any other, of anybody: who asks whom, in which words."""
+        context = self.context
+        return (
+            context.fleet.directory.identity(cluster),
+            context.path,
+            context.fleet.identities.headers(context.http.user, cluster),
+            context.query_for(context.route.naming_in(cluster), self._query).pairs,
+        )
+
+    async def find_known(
+        self, clusters: Collection[str], version_of: Callable[[str], tuple[str, bool]]
+    ) -> dict[str, Reply]:
+        """Return the lists that can be answered without asking members for them.
+
+        `version_of` says which version will do, and whether only that: "0" is any. The caller must
+        be one who may reach these clusters, and none of them be in trouble.
+        """
+        found: dict[str, KnownList] = {}
+        if not self.is_cacheable:
+            return {}
+        context, cache = self.context, self.context.fleet.cache
+        now = cache.clock.monotonic()
+        oldest = now - context.fleet.limits.any_state_seconds
+        doubtful: list[str] = []
+        for cluster in clusters:
+            version, is_exact = version_of(cluster)
+            known = None if cluster == HUB else self._find(cluster)
+            if known is None or known.read_at <= oldest:
+                continue
+            if known.version == version if is_exact else version == "0":
+                found[cluster] = known
+                if now - known.allowed_at >= shared_watches.REVIEWED_SECONDS:
+                    doubtful.append(cluster)
+
+        async def review(link: Link) -> bool:
+            try:
+                return await reviews.may(context, link, "list")
+            except (ApiError, ClusterError):
+                return False  # asked for the list itself, it will say more
+
+        for cluster, is_allowed in zip(
+            doubtful, await fanout.ask_all(context, doubtful, review), strict=True
+        ):
+            if is_allowed:
+                # As of before it was asked: what was taken away since counts from then on.
+                found[cluster].allowed_at = now
+            else:
+                del found[cluster]
+        replies: dict[str, Reply] = {}
+        for number, (cluster, known) in enumerate(found.items(), 1):
+            try:
+                listed = await self.shown(cluster, known, self.most)
+                self.hold(cluster, Texts.weight_of(listed.texts))
+            except (ClusterError, *UNREADABLE):
+                continue  # asked for the list itself, it is left out with its reason
+            replies[cluster] = Reply(cluster, 200, listed=listed)
+            if not number % _MEMBERS_AT_ONCE:
+                await asyncio.sleep(0)
+        return replies
+
+    def hold(self, cluster: str, size: int) -> None:
+        """Count what is kept for this answer; raise ClusterError where there is no room.
+
+        What a client takes its time to read may have left the cache by then.
+        """
+        if self.context.hold is not None:
+            reading = self.context.hold.read(cluster, self.context.fleet.cache.most_bytes)
+            reading.resize(size)
+            reading.whole()
+
+    def _find(self, cluster: str) -> KnownList | None:
+        try:
+            return self.context.fleet.cache.find_list(self.key(cluster), self.asked(cluster))
+        except ApiError:
+            return None  # who asks is nobody at members: they will say so
+
+    async def shown(self, cluster: str, known: KnownList, most: int = 0) -> ClusterList:
+        """Return what the client wants of a list, selected and in order: so many of a sorted one.
+
+        Raises one of UNREADABLE for an object that cannot be read.
+        """
+        judged, key = self.context.field_filter, self.key(cluster)
+        listed = ClusterList(key.naming, known.kind, known.api_version, ListMetadata(known.version))
+        if judged is None:
+            return replace(listed, texts=Texts(known.texts))
+        # Fields are compared in the member's own words, and texts have the names of the fleet.
+        own = unqualifier(cluster)
+        numbers: Sequence[int] = range(len(known.texts))
+        for requirement, path in zip(judged.requirements, judged.paths, strict=True):
+            column = await known.column(
+                f"={path.text}", lambda fields, path=path: judged.texts_at(path, fields, own)
+            )
+            values, wanted = column.values, own(requirement.value)
+            is_equal = requirement.is_equal
+            if is_equal and len(numbers) == len(values) and wanted not in column.distinct:
+                numbers = ()
+            else:
+                numbers = [at for at in numbers if (wanted in values[at]) is is_equal]
+        keys: Sequence[Any] = ()
+        order = judged.order
+        if order is not None:
+            column = await known.column(
+                f"<{order.path.text}", lambda fields: order.key_of(fields, own)
+            )
+            if len(numbers) == len(column.values):
+                numbers = column.order(is_descending=order.is_descending)
+            else:
+                values = column.values
+                numbers = sorted(numbers, key=values.__getitem__, reverse=order.is_descending)
+            numbers = numbers[:most] if most else numbers
+            keys = [column.values[at] for at in numbers]
+        self.context.fleet.cache.weigh_lists(key)
+        return replace(listed, texts=known.part(numbers), sort_keys=keys)
+
+
 async def ask_for_list(
-    context: FleetContext, link: Link, make_request: MakeRequest, *, token: str = ""
+    question: ListQuestion, link: Link, make_request: MakeRequest, *, token: str = ""
 ) -> Reply:
     """Ask one cluster for a list, for metadata first where that has paid before.
 
     The reply is the one that `fanout.ask_for_list` would give.
     """
-    cache = context.fleet.cache
-    if not cache.most_bytes or not _is_cacheable(context, link):
+    context, cache = question.context, question.context.fleet.cache
+    if link.cluster == HUB or not question.is_cacheable:
         return await fanout.ask_for_list(context, link, make_request, token=token)
     # All pages of a list, and lists of it from different versions, go much alike.
-    query = [pair for pair in context.info.query.pairs if pair[0] not in _WHERE]
+    try:
+        query = [pair for pair in make_request(link).query if pair[0] not in _WHERE]
+    except (ApiError, ClusterError) as failure:
+        return Reply(link.cluster, failure=failure)
     history = cache.history(link.cluster, context.path, query)
+    # What is looked into here is kept from the first time on: else all of it would be in memory at
+    # once, and be read again for the next field.
+    if not history.is_repeated and context.field_filter is None:
+        started = cache.clock.monotonic()
+        reply = await fanout.ask_for_list(context, link, make_request, token=token)
+        history.note_whole(cache.clock.monotonic() - started, len(reply.body))
+        return reply
+    # An answer counts until its objects are kept, and what is shown of them from then on: never
+    # both, or lists would be left out for want of room that fit when they are read.
+    with context.fleet.memory.holding(context.http.user.name) as hold:
+        reply = await _ask_and_keep(
+            question, link, lambda link: replace(make_request(link), hold=hold), history, token
+        )
+    try:
+        texts = () if reply.listed is None else reply.listed.texts
+        question.hold(link.cluster, len(reply.body) or Texts.weight_of(texts))
+    except ClusterError as no_room:
+        return Reply(link.cluster, reply.status, failure=no_room)
+    return reply
+
+
+async def _ask_and_keep(
+    question: ListQuestion,
+    link: Link,
+    make_request: MakeRequest,
+    history: ListHistory,
+    token: str,
+) -> Reply:
+    context, cache = question.context, question.context.fleet.cache
     if history.tries_metadata():
-        found = await _ConditionalList(context, link, make_request, history).ask(token)
+        found = await _ConditionalList(question, link, make_request, history).ask(token)
         if found is not None:
             context.note_list(found)
             return found
     started = cache.clock.monotonic()
-    reply = await fanout.ask_for_list(context, link, make_request, token=token)
+    reply = await fanout.ask_for_list(context, link, make_request, token=token, is_judged=False)
     history.note_whole(cache.clock.monotonic() - started, len(reply.body))
-    if reply.listed is None or not history.is_repeated or not cache.has_room(len(reply.body)):
+    if isinstance(reply.failure, ApiError):
+        cache.forget_list(question.key(link.cluster), question.asked(link.cluster))
+    if reply.listed is None:
         return reply
-    return replace(reply, listed=await _keep(context, reply.listed, make_request(link)))
+    if not cache.has_room(len(reply.body)):
+        return await fanout.judged(context, reply)
+    request = make_request(link)
+    texts = await _keep(context, reply.listed, request)
+    return await _answered(question, replace(reply, body=b""), request, texts)
 
 
-def _is_cacheable(context: FleetContext, link: Link) -> bool:
+async def _answered(
+    question: ListQuestion, reply: Reply, request: ApiRequest, texts: Sequence[Text]
+) -> Reply:
+    """Return a reply, of which there are texts by now, with what the client wants of them."""
+    cluster, cache, listed = reply.cluster, question.context.fleet.cache, reply.listed
+    if listed is None:
+        return reply
+    metadata, now = listed.metadata, cache.clock.monotonic()
+    known = KnownList(listed.kind, listed.api_version, metadata.resource_version, now, texts)
+    is_all = not metadata.continue_token and not any(key == "continue" for key, _ in request.query)
+    if is_all and known.version:
+        cache.note_list(question.key(cluster), question.asked(cluster), known)
+    try:
+        shown = await question.shown(cluster, known)
+    except UNREADABLE as error:
+        why = f"its list has an object that cannot be read: {error}"
+        return Reply(cluster, reply.status, failure=ClusterMisbehaved(cluster, why, code=200))
+    return replace(reply, listed=replace(shown, metadata=metadata))
+
+
+def _is_cacheable(context: FleetContext) -> bool:
     """Whether a list is one whose objects may be kept.
 
     Those of custom kinds are not: what is read of one may change with its definition, while the
@@ -89,13 +290,22 @@ def _is_cacheable(context: FleetContext, link: Link) -> bool:
     """
     info = context.info
     try:
-        # What is judged or sorted here is read in the member's own words, not in what is shown.
-        is_of_objects = not context.representation.transform and context.field_filter is None
+        is_of_objects = not context.representation.transform
+        judged = context.field_filter
     except ApiError:
         return False  # it cannot be asked for or answered like this: who asks will say so
+    if judged is not None:
+        # Columns are of texts as clients see them, from which the member's own words follow: not in
+        # what `kubectl apply` remembers, nor where a search writes whose object it is.
+        paths = (*judged.paths, *((judged.order.path,) if judged.order else ()))
+        is_of_objects = (
+            is_of_objects
+            and not judged.namespaces
+            and not context.route.naming_in("").shows_source
+            and not any(LAST_APPLIED in each.text.replace("\\", "") for each in paths)
+        )
     return (
         is_of_objects
-        and link.cluster != HUB
         and info.method == "GET"
         and not info.subresource
         and (info.group, info.resource) not in _NEVER_KEPT
@@ -108,8 +318,8 @@ def _is_of_now(request: ApiRequest) -> bool:
     return not any(key in ("resourceVersion", "continue") for key, _ in request.query)
 
 
-async def _keep(context: FleetContext, listed: ClusterList, request: ApiRequest) -> ClusterList:
-    """Keep the objects of a list, and return it with the texts they have from now on."""
+async def _keep(context: FleetContext, listed: ClusterList, request: ApiRequest) -> Sequence[Text]:
+    """Keep the objects of a list, and return them as they are kept, in the same order."""
     rename = renamer(listed.naming, context.subject)
     kept: list[tuple[bytes, msgspec.Raw]] = []
     for start in range(0, len(listed.items), _AT_ONCE):
@@ -122,22 +332,24 @@ async def _keep(context: FleetContext, listed: ClusterList, request: ApiRequest)
     version = listed.metadata.resource_version if _is_of_now(request) else ""
     now = cache.clock.monotonic()
     kind = CachedKind(listed.kind, listed.api_version, used_at=now, version=version)
-    cache.put(KindKey(listed.naming, context.subject), kind, kept)
-    return replace(listed, items=(), texts=[text for _, text in kept])
+    texts = cache.put(KindKey(listed.naming, context.subject), kind, kept)
+    await cache.pack()
+    return texts
 
 
 class _ConditionalList:
     """One list that is put together from metadata and what is known of the objects it names."""
 
     def __init__(
-        self, context: FleetContext, link: Link, make_request: MakeRequest, history: ListHistory
+        self, question: ListQuestion, link: Link, make_request: MakeRequest, history: ListHistory
     ) -> None:
-        self._context = context
+        self._question = question
+        self._context = question.context
         self._link = link
         self._make_request = make_request
         self._history = history
-        self._cache = context.fleet.cache
-        self._key = KindKey(context.route.naming_in(link.cluster), context.subject)
+        self._cache = question.context.fleet.cache
+        self._key = question.key(link.cluster)
 
     async def ask(self, token: str) -> Reply | None:
         """Return the list, or why there is none; None when it has to be asked for whole."""
@@ -159,8 +371,7 @@ class _ConditionalList:
             if reported is None:
                 # It knows no such form, and has answered with the list itself.
                 self._history.note_metadata(0.0, sufficed=False)
-                listed = read_cluster_list(reply.body, naming, self._context.api_version)
-                return replace(reply, listed=listed)
+                return await fanout.take_apart(self._context, reply, token=token)
             metadata, named = reported
             if token and metadata.continue_token == token:
                 raise AnswerOverrun(naming.cluster, "its list does not end", code=200)
@@ -171,6 +382,8 @@ class _ConditionalList:
                 # ever, and this way ever more rarely.
                 self._history.note_metadata(0.0, sufficed=False)
                 return None
+            if isinstance(failure, ApiError):
+                self._cache.forget_list(self._key, self._question.asked(naming.cluster))
             return replace(reply, failure=failure)
         version = metadata.resource_version if _is_of_now(request) else ""
         texts = self._cache.texts(self._key, version, list(map(digest_of, named)))
@@ -183,24 +396,16 @@ class _ConditionalList:
         self._history.note_metadata(seconds, sufficed=is_whole)
         if not is_whole:
             return None
-        listed = ClusterList(naming, list_kind, api_version, metadata, texts=known)
-        if self._context.hold is not None:
-            # What a client takes its time to read may have left the cache by then: it counts as the
-            # answer that it stands for would have.
-            reading = self._context.hold.read(naming.cluster, self._cache.most_bytes)
-            try:
-                reading.resize(sum(map(len, known)))
-                reading.whole()
-            except ClusterError as no_room:
-                return Reply(naming.cluster, reply.status, failure=no_room)
-        return replace(reply, listed=listed, body=b"")
+        listed = ClusterList(naming, list_kind, api_version, metadata)
+        reply = replace(reply, listed=listed, body=b"")
+        return await _answered(self._question, reply, request, known)
 
     def _for_metadata(self, request: ApiRequest) -> ApiRequest:
         headers = (pair for pair in request.headers if pair[0] != "accept")
         return replace(request, headers=(*headers, ("accept", _ACCEPT)))
 
     async def _fetch(
-        self, named: Sequence[msgspec.Raw], texts: list[msgspec.Raw | None], missing: Sequence[int]
+        self, named: Sequence[msgspec.Raw], texts: list[Text | None], missing: Sequence[int]
     ) -> None:
         """Fill in the texts of a few objects, each in the state that the list has named."""
 
@@ -230,8 +435,7 @@ class _ConditionalList:
             # Changed once more since the list named it, it is not what the list is of.
             if len(listed.items) != 1 or digest_of(listed.items[0].get("metadata", b"")) != wanted:
                 return
-            one = await _keep(self._context, listed, self._make_request(self._link))
-            texts[at] = one.texts[0]
+            (texts[at],) = await _keep(self._context, listed, self._make_request(self._link))
 
         async with asyncio.TaskGroup() as group:
             for at in missing:

@@ -22,7 +22,7 @@ from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.request_info import Query
 from clusterspace.errors import AnswerOverrun, BadRequest, ClusterError, Expired, Forbidden
 from clusterspace.fleet.gateway import fanout, virtual_labels
-from clusterspace.fleet.gateway.answers import known_lists
+from clusterspace.fleet.gateway.answers.known_lists import ListQuestion, ask_for_list
 from clusterspace.fleet.gateway.clusters import Link
 from clusterspace.fleet.gateway.fanout import (
     FleetContext,
@@ -91,7 +91,7 @@ class _Walk:
         self._context = context
         query = context.info.query
         asked = query.first
-        self._limit = read_limit(query)
+        self._limit = read_limit(query, is_sorted=context.order is not None)
         self._version = asked.get("resourceVersion", "")
         self._match = asked.get("resourceVersionMatch", "")
         self.token = asked.get("continue", "")
@@ -221,7 +221,9 @@ class _Walk:
             return Slice(0, "", wanted.get(cluster, ""), match)
 
         targets = await find_targets(context, clusters)
-        listed = await self._ask_all(targets, slice_of, copied)
+        # One more than are shown, so that there is one where the list goes on.
+        most = start + self._limit + 1 if self._limit else 0
+        listed = await self._ask_all(targets, slice_of, copied, most)
         if place is not None and len(listed) < len(clusters):
             raise Expired(statuses.CONTINUE_TOO_OLD)
         self.taken += sorted_page(listed, order, start, self._limit)
@@ -342,11 +344,34 @@ class _Walk:
             raise Expired(statuses.CONTINUE_TOO_OLD)
 
     async def _ask_all(
-        self, targets: Targets, slice_of: "Callable[[str], Slice]", copied: Collection[str]
+        self,
+        targets: Targets,
+        slice_of: "Callable[[str], Slice]",
+        copied: Collection[str],
+        most: int = 0,
     ) -> list[ClusterList]:
-        """Ask all clusters at once; return the list of each that answers, or is shown as it was."""
+        """Ask all clusters at once; return the list of each that answers, or is shown as it was.
+
+        Where any state will do, or one that is known is wanted, a member is not asked. `most` is
+        how many objects of each are needed of a list that is sorted.
+        """
         context = self._context
-        replies = await ask_targets(context, targets, self._request_for(slice_of))
+        question = ListQuestion(context, self._shared, most)
+
+        def version_of(cluster: str) -> tuple[str, bool]:
+            wanted = slice_of(cluster)
+            return wanted.version, wanted.match == EXACT
+
+        known: dict[str, Reply] = {}
+        if self._shows_last and (self._version or self.token):
+            known = await question.find_known(targets.chosen, version_of)
+        unknown = tuple(each for each in targets.chosen if each not in known)
+        replies = [
+            *known.values(),
+            *await ask_targets(
+                context, replace(targets, chosen=unknown), self._request_for(slice_of, question)
+            ),
+        ]
         skipped = [Reply(each.cluster, failure=each.error) for each in targets.skipped]
         # Where no cluster is selected, whoever says so says it of now.
         asked = () if targets.witnesses else (*replies, *skipped)
@@ -452,16 +477,19 @@ class _Walk:
         return replies
 
     def _request_for(
-        self, slice_of: "Callable[[str], Slice]"
+        self, slice_of: "Callable[[str], Slice]", asked: ListQuestion | None = None
     ) -> Callable[[Link], Awaitable[Reply]]:
         context = self._context
-        # Of what is about to be deleted the labels are read, so the objects themselves are needed.
-        ask_for_list = fanout.ask_for_list if self.is_for_deletion else known_lists.ask_for_list
+        listing = asked or ListQuestion(context, self._shared)
 
         async def ask(link: Link) -> Reply:
             page = slice_of(link.cluster)
             make_request = partial(context.list_request, query=page.added_to(self._shared))
-            reply = await ask_for_list(context, link, make_request, token=page.token)
+            if self.is_for_deletion:
+                # The labels of what is about to be deleted are read: the objects are needed.
+                reply = await fanout.ask_for_list(context, link, make_request, token=page.token)
+            else:
+                reply = await ask_for_list(listing, link, make_request, token=page.token)
             reply = self._unless_endless(reply)
             if self._shows_last and link.cluster != HUB and page.match != EXACT:
                 question = context.question_to(link.cluster, self._question)
@@ -546,13 +574,14 @@ def how_many_next(room: int, counts: Sequence[int]) -> int:
     return max(1, min(_MOST_TOGETHER, room // usual))
 
 
-def read_limit(query: Query) -> int:
+def read_limit(query: Query, *, is_sorted: bool = False) -> int:
     """Return how many items a page may have; 0 when there is no bound.
 
-    With the version "0" any state will do, and servers answer from memory, whole.
+    With the version "0" any state will do, and servers answer from memory, whole. A list that is
+    sorted here is cut here, whatever the version.
     """
     text = query.first.get("limit", "")
-    if not text or query.first.get("resourceVersion") == "0":
+    if not text or (query.first.get("resourceVersion") == "0" and not is_sorted):
         return 0
     if not text.isascii() or not text.isdecimal() or len(text) > _MOST_DIGITS:
         raise BadRequest(f"limit: {text[:64]!r} is not a number of items")

@@ -10,8 +10,9 @@ from typing import Any, Final, cast
 import msgspec
 
 from clusterspace.apiserver.http.messages import Response
-from clusterspace.apiserver.http.request_info import CONNECTS
+from clusterspace.apiserver.http.request_info import CONNECTS, JSON
 from clusterspace.apiserver.http.responses import value_response
+from clusterspace.client.requests import ApiRequest
 from clusterspace.errors import ClusterMisbehaved, RequestEntityTooLarge
 from clusterspace.fleet.gateway import inbound
 from clusterspace.fleet.gateway.clusters import Link
@@ -25,6 +26,7 @@ from clusterspace.kube.objects import Object, find_at
 _WRITES: Final = frozenset({"create", "update", "patch", "delete"})
 """Verbs that reach a cluster by the right of their own name; all others look."""
 _MOST_NAMED: Final = 10
+_MOST_REVIEW_BYTES: Final = 64 * 1024
 
 
 async def answer_review(context: FleetContext) -> Response:
@@ -80,6 +82,38 @@ def _reach_verb_in(review: Object) -> str:
     kinds = ("resourceAttributes", "nonResourceAttributes")
     verbs = [find_at(review, "spec", kind, "verb") for kind in kinds]
     return next((verb for verb in verbs if verb in _WRITES), "get")
+
+
+async def may(context: FleetContext, link: Link, verb: str) -> bool:
+    """Ask a cluster whether the caller may do this now to all that a request is about.
+
+    Who may see single objects only, by their names, is told no. So is whoever a cluster has no
+    clear yes for, whatever the reason.
+    """
+    info = context.info
+    attributes = {
+        "verb": verb,
+        "group": info.group,
+        "version": info.version,
+        "resource": info.resource,
+        "subresource": info.subresource,
+        "namespace": info.namespace,
+    }
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    request = ApiRequest(
+        "POST",
+        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+        headers=(("accept", JSON), ("content-type", JSON), *context.identity_for(link)),
+        body=msgspec.json.encode(review),
+        seconds=context.fleet.limits.list_seconds,
+        most_bytes=_MOST_REVIEW_BYTES,
+    )
+    reply = await ask_one(link, lambda _: request)
+    return reply.failure is None and read_opinion(reply).is_allowed
 
 
 @dataclass(frozen=True, slots=True)

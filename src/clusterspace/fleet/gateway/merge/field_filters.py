@@ -8,7 +8,7 @@ string, as everywhere in field selectors; numbers and booleans are compared as J
 Where a path leads to several values, `=` asks for one of them and `!=` for none.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import Any, Final
@@ -87,6 +87,15 @@ class FieldFilter:
             if (value in texts) is not requirement.is_equal:
                 return False
         return True
+
+    def texts_at(
+        self, path: JsonPath, fields: Fields, own: Callable[[str], str]
+    ) -> tuple[str, ...]:
+        """Return what an object says at a path, as it is compared; names by `own`."""
+        top = path.steps[0].name if isinstance(path.steps[0], Child) else ""
+        found = path.find_all({top: msgspec.json.decode(fields[top])} if top in fields else {})
+        texts = tuple(map(_text, found)) or ("",)
+        return tuple(own(each) for each in texts if each is not None)
 
     def reduce(self, listed: ClusterList) -> ClusterList:
         """Return a list in the form that the client wants; clusters are asked for whole objects."""

@@ -8,9 +8,11 @@ as the cluster lists them. So the order of the same objects is always the same o
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from heapq import merge
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -33,8 +35,11 @@ class Order:
     path: JsonPath
     is_descending: bool = False
 
-    def key_of(self, fields: Fields) -> SortKey:
-        """Return what an object is sorted by: kinds of values first, so that all compare."""
+    def key_of(self, fields: Fields, own: Callable[[str], str] = str) -> SortKey:
+        """Return what an object is sorted by: kinds of values first, so that all compare.
+
+        `own` puts names into the words of the cluster, where the object has others.
+        """
         top = self.path.steps[0].name if isinstance(self.path.steps[0], Child) else ""
         field = fields.get(top)
         if field is None:
@@ -48,7 +53,7 @@ class Order:
             case int() | float():
                 return 2, value
             case str():
-                return 3, value[:_LONGEST_TEXT]
+                return 3, own(value)[:_LONGEST_TEXT]
             case _:
                 return 0, 0  # not there, or nothing that has an order
 
@@ -75,23 +80,29 @@ def sorted_page(
     lists: Sequence[ClusterList], order: Order, start: int, limit: int
 ) -> list[ClusterList]:
     """Return the objects from `start` on, `limit` of them or all, in order, as lists in order."""
-    places = [
-        (key, at, index)
-        for at, listed in enumerate(lists)
-        for index, key in enumerate(listed.sort_keys)
-    ]
-    # Sorting is stable, turned round too: what is alike stays as it was.
-    places.sort(key=lambda place: place[0], reverse=order.is_descending)
-    page = places[start : start + limit] if limit else places[start:]
+
+    def places_of(at: int) -> Iterator[tuple[SortKey, int, int]]:
+        keys = lists[at].sort_keys
+        # What comes in order already, from columns, costs one look for each object.
+        numbers = sorted(range(len(keys)), key=keys.__getitem__, reverse=order.is_descending)
+        return ((keys[index], at, index) for index in numbers)
+
+    # Sorting and merging are stable, turned round too: what is alike stays as it was.
+    places = merge(
+        *map(places_of, range(len(lists))), key=itemgetter(0), reverse=order.is_descending
+    )
+    page = islice(places, start, start + limit if limit else None)
     parts: list[ClusterList] = []
     for at, run in groupby(page, key=lambda place: place[1]):
         listed, indexes = lists[at], [index for _, _, index in run]
         if listed.is_table:
             parts.append(replace(listed, rows=[listed.rows[index] for index in indexes]))
+        elif listed.texts:
+            parts.append(replace(listed, texts=[listed.texts[index] for index in indexes]))
         else:
             parts.append(replace(listed, items=[listed.items[index] for index in indexes]))
     # A list of nothing has a kind too, and columns.
-    return parts or [replace(each, rows=(), items=()) for each in lists[:1]]
+    return parts or [replace(each, rows=(), items=(), texts=()) for each in lists[:1]]
 
 
 @dataclass(frozen=True, slots=True)
