@@ -11,6 +11,7 @@ from tests.component.invited_members import member_cluster
 from tests.flows.stages import edit
 
 from clusterspace.apis.clusters import CLUSTERS
+from clusterspace.apis.fleet_placements import API_VERSION, GROUP, RESOURCE_SNAPSHOTS
 from clusterspace.apis.member_clusters import MEMBER_CLUSTERS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
@@ -146,3 +147,31 @@ async def test_who_may_delete_an_object_gives_it_owners(hub: Hub) -> None:
 
 def owned(held: Object) -> Object:
     return with_metadata(held, ownerReferences=[NOBODY])
+
+
+@pytest.mark.parametrize("is_in_snapshot", [False, True])
+async def test_an_envelope_grants_nothing_on_members_that_its_author_does_not_hold(
+    hub: Hub, is_in_snapshot: bool
+) -> None:
+    role: Object = {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "everything"},
+        "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}],
+    }
+    envelopes = GroupVersionResource(GROUP, "v1beta1", "clusterresourceenvelopes")
+    made: Object = {
+        "apiVersion": API_VERSION,
+        "kind": "ClusterResourceEnvelope",
+        "metadata": {"name": "sealed"},
+        "data": {"role.yaml": role},
+    }
+    resource = envelopes
+    if is_in_snapshot:
+        resource = RESOURCE_SNAPSHOTS
+        kind, spec = "ClusterResourceSnapshot", {"selectedResources": [made]}
+        made = {**made, "kind": kind, "spec": spec}
+        del made["data"]
+    async with hub.seen_by(rule(GROUP, resource.resource)) as mallory:
+        with pytest.raises(Forbidden, match="grants rights"):
+            await mallory.create(ResourcePath(resource), made)

@@ -83,6 +83,10 @@ ACTED_ON: Final[Mapping[GroupKind, str]] = {
     (_PLACEMENT, "ResourceOverride"): (
         "The same for objects of its own namespace; applied later, so it wins."
     ),
+    (_PLACEMENT, "ClusterResourceEnvelope"): (
+        "Manifests without a namespace, for clusters to have: on the hub they are no objects."
+    ),
+    (_PLACEMENT, "ResourceEnvelope"): "The same for objects of its own namespace.",
     (_PLACEMENT, "ClusterResourcePlacementEviction"): (
         "Takes a placement off one cluster, once; afterwards its policy picks again."
     ),
@@ -521,6 +525,8 @@ FIELDS: Final[Mapping[GroupKind, Mapping[str, str]]] = {
     (_PLACEMENT, "StagedUpdateStrategy"): _STAGED_STRATEGY,
     (_PLACEMENT, "ClusterApprovalRequest"): _APPROVAL_REQUEST,
     (_PLACEMENT, "ApprovalRequest"): _APPROVAL_REQUEST,
+    (_PLACEMENT, "ClusterResourceEnvelope"): {"data": "Manifests, each under a key of its own."},
+    (_PLACEMENT, "ResourceEnvelope"): {"data": "Manifests, each under a key of its own."},
     (_PLACEMENT, "ClusterResourceOverride"): {
         **_FLEET_OVERRIDE,
         "spec.clusterResourceSelectors": (

@@ -13,6 +13,7 @@ registries.py        ResourceRegistries: which kinds of which clusters Karmada's
 overrides.py         override policies: what no override may change, what the hub refuses
 fleet_overrides.py   KubeFleet's overrides: what they select and change, what the hub refuses
 fleet_placements.py  KubeFleet's placements: names, states, what the hub adds and refuses
+envelopes.py         KubeFleet's envelopes: manifests for members that do nothing on the hub
 differences.py       how a member's object differs, as Works report it
 staged_updates.py    KubeFleet's staged update runs, strategies and approval requests
 migrations.py        what the hub keeps of a live cluster that is taken in, and of how it was before

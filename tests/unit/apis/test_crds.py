@@ -65,6 +65,8 @@ ACTING = frozenset(
         "clusterresourceoverrides",
         "clusterresourceoverridesnapshots",
         "clusterresourceplacements",
+        "clusterresourceenvelopes",
+        "resourceenvelopes",
         "resourceplacements",
         "clusterresourceplacementevictions",
         "clusterresourceplacementdisruptionbudgets",

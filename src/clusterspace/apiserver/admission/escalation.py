@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
-from clusterspace.apis import fleet_placements, works
+from clusterspace.apis import envelopes, fleet_placements, works
 from clusterspace.apis.clusters import WORKS
 from clusterspace.apis.overrides import grants_rights
 from clusterspace.apiserver.access.authorizer import HubAuthorizer, resource_attributes
@@ -62,6 +62,7 @@ _CARRIERS: Final = {
         (fleet_placements.GROUP, each.resource_snapshot): ("spec", "selectedResources")
         for each in fleet_placements.SCOPES
     },
+    **{(each.group, each.kind): () for each in envelopes.KINDS},
 }
 """Kinds whose objects hold manifests of others, and where."""
 
@@ -241,10 +242,10 @@ def carries_rights(admission: Admission) -> bool:
 def _carried_roles(admission: Admission, carrier: Object) -> Iterator[Object]:
     """Yield what is RBAC's among the manifests of a carrier; the schema has not been asked yet."""
     info = admission.served.info
-    manifests: Any = find_at(carrier, *_CARRIERS[info.group, info.kind])
+    path = _CARRIERS[info.group, info.kind]
+    manifests: Any = find_at(carrier, *path) if path else [carrier]
     for each in cast("list[Any]", manifests) if isinstance(manifests, list) else ():
-        if isinstance(each, dict):
-            manifest = cast("Object", each)
+        for manifest in envelopes.opened(cast("Object", each)) if isinstance(each, dict) else ():
             if grants_rights(str(manifest.get("apiVersion"))):
                 yield manifest
 

@@ -41,6 +41,7 @@ from clusterspace.apiserver.admission.pods import (
 from clusterspace.apiserver.admission.propagation import (
     BindingRules,
     DeletionProtection,
+    EnvelopeRules,
     FleetOverrideRules,
     PermanentIds,
     PlacementRules,
@@ -142,6 +143,7 @@ def hub_plugins(
         ClusterSecrets(),
         PlacementRules(),
         FleetOverrideRules(),
+        EnvelopeRules(),
         PolicyRules(),
         RegistryRules(),
         FederatedQuotaRules(),

@@ -8,7 +8,7 @@ deleted is not refused for being invalid: nothing may keep it from going.
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
-from clusterspace.apis import fleet_placements, policies, registries, stamps, works
+from clusterspace.apis import envelopes, fleet_placements, policies, registries, stamps, works
 from clusterspace.apis.fleet_overrides import (
     CLUSTER_KIND,
     NAMESPACED_KIND,
@@ -184,6 +184,21 @@ class FleetOverrideRules(Plugin):
             return override
 
         return await admission.run(checked)
+
+
+class EnvelopeRules(Plugin):
+    """Checks what is in envelopes: it is to be made on members, where nobody is there to ask."""
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Check an envelope; other objects pass."""
+        info, envelope = admission.served.info, admission.new
+        is_one = info.group_kind in envelopes.KINDS
+        if not is_one or admission.subresource or _is_leaving(admission):
+            return envelope
+        found = list(envelopes.envelope_causes(envelope))
+        if found:
+            raise statuses.invalid(info.group_kind, name_of(envelope), found)
+        return envelope
 
 
 def _kind_causes(known: _KnownKinds, placement: Object) -> Iterator[Cause]:

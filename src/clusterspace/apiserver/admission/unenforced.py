@@ -44,7 +44,6 @@ KINDS: Final[Mapping[tuple[str, str], Unenforced]] = {
 
 
 _KARMADAS: Final = "Karmada"
-_KUBEFLEETS: Final = "KubeFleet"
 _PLACEMENT: Final = "placement.kubernetes-fleet.io"
 
 UNATTENDED: Final[Mapping[tuple[str, str], str]] = {
@@ -54,8 +53,6 @@ UNATTENDED: Final[Mapping[tuple[str, str], str]] = {
     ("multicluster.x-k8s.io", "ServiceImport"): _KARMADAS,
     ("networking.karmada.io", "MultiClusterIngress"): _KARMADAS,
     ("networking.karmada.io", "MultiClusterService"): _KARMADAS,
-    (_PLACEMENT, "ClusterResourceEnvelope"): _KUBEFLEETS,
-    (_PLACEMENT, "ResourceEnvelope"): _KUBEFLEETS,
 }
 """Group and kind that people write, and that we serve for the controllers of another project. An
 entry leaves with the change that acts on it."""

@@ -27,6 +27,7 @@ from clusterspace.apiserver.admission.federated_quotas import (
 )
 from clusterspace.apiserver.admission.propagation import (
     BindingRules,
+    EnvelopeRules,
     FleetOverrideRules,
     PermanentIds,
     PlacementRules,
@@ -81,6 +82,7 @@ def webhook_plugins(
         ClusterSecrets(),
         PlacementRules(),
         FleetOverrideRules(),
+        EnvelopeRules(),
         PolicyRules(),
         RegistryRules(),
         FederatedQuotaRules(),

@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from clusterspace.aio.clocks import Alarm
-from clusterspace.apis import stamps
+from clusterspace.apis import envelopes, stamps
 from clusterspace.apis.clusters import CLUSTERS, SecretRef, impersonator_ref_of, secret_ref_of
 from clusterspace.apis.fleet_placements import (
     RESOURCE_INDEX,
@@ -146,7 +146,8 @@ def template_resources(served: ServedResources) -> tuple[ResourceInfo, ...]:
     """Return the resources whose objects may be templates, each at its preferred version."""
     chosen: dict[GroupResource, ResourceInfo] = {}
     for resource in served.resources:
-        is_own = resource.group in _OWN_GROUPS or resource.group_resource in _SKIPPED
+        is_own = resource.group in _OWN_GROUPS and resource.plural not in envelopes.RESOURCES
+        is_own = is_own or resource.group_resource in _SKIPPED
         if not is_own and frozenset(resource.verbs) >= _NEEDED_VERBS:
             chosen.setdefault(resource.group_resource, resource)
     return tuple(chosen.values())
@@ -157,6 +158,8 @@ def is_template(kube_object: Object) -> bool:
     named = str(kube_object.get("kind")), name_of(kube_object)
     if why_at_home(kube_object) or named in _MADE_BY_EVERY_CLUSTER:
         return False
+    if envelopes.is_envelope(kube_object):
+        return False  # members would not know what to do with it: placements open it
     if named[1] == "kubernetes" and named[0] in _OF_THE_API_SERVER:
         # Placed on a member, it would lead every pod there to the hub.
         return namespace_of(kube_object) != _DEFAULT
@@ -410,6 +413,9 @@ class _Page:
     raw: bytes
     index: int
     manifests: Mapping[tuple[ResourceIdentifier, str], bytes]
+    """What is in envelopes, and not these."""
+    envelopes: Mapping[ResourceIdentifier, ResourceIdentifier]
+    """Which envelope an object is in."""
 
 
 class Revisions:
@@ -438,6 +444,11 @@ class Revisions:
             found[page.index] = {**found.get(page.index, {}), **dict(page.manifests.keys())}
         return found
 
+    def envelopes(self, parent: str) -> dict[ResourceIdentifier, ResourceIdentifier]:
+        """Return which envelope objects of a placement are in, or were in last."""
+        pages = sorted(self._pages_of(parent), key=lambda each: each.index)
+        return {key: each for page in pages for key, each in page.envelopes.items()}
+
     def _pages_of(self, parent: str) -> list[_Page]:
         cache = self._caches[scope_at(parent)]
         keys = cache.keys_at(BY_PARENT, parent)
@@ -452,10 +463,17 @@ class Revisions:
         if page is not None and page.raw is raw:
             return page
         manifests: dict[tuple[ResourceIdentifier, str], bytes] = {}
+        enveloped: dict[ResourceIdentifier, ResourceIdentifier] = {}
         for each in _decoder.decode(raw).spec.selectedResources:
             manifest = decode_object(bytes(each))
-            manifests[identity_of(manifest), manifest_hash(manifest)] = bytes(each)
-        self._pages[key] = _Page(raw, index_of(decode_object(raw), RESOURCE_INDEX), manifests)
+            if not envelopes.is_envelope(manifest):
+                manifests[identity_of(manifest), manifest_hash(manifest)] = bytes(each)
+                continue
+            for inner in envelopes.contents_of(manifest):
+                enveloped[identity_of(inner)] = identity_of(manifest)
+                manifests[identity_of(inner), manifest_hash(inner)] = msgspec.json.encode(inner)
+        index = index_of(decode_object(raw), RESOURCE_INDEX)
+        self._pages[key] = _Page(raw, index, manifests, enveloped)
         return self._pages[key]
 
 

@@ -220,7 +220,7 @@ class PlacementController(Reconciler):
             picking=choice.picking,
             placement_type=choice.policy.type,
             clusters=views,
-            selected=list(snapshot.latest if contents is None else contents),
+            selected=snapshot.selected(snapshot.latest if contents is None else contents),
             resource_index=index,
             is_external=is_external(placement),
             is_compared=reports_only(placement),

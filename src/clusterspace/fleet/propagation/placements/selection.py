@@ -4,12 +4,13 @@ Objects are selected by kind, name and labels, and by whole namespaces.
 """
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import msgspec
 
+from clusterspace.apis.envelopes import contents_of, envelope_causes, is_envelope, opened
 from clusterspace.apis.fleet_placements import (
     API_VERSION,
     GENERATION,
@@ -52,6 +53,7 @@ from clusterspace.kube.objects import (
     metadata_of,
     name_of,
     namespace_of,
+    uid_of,
     with_metadata,
     with_value,
     without_value,
@@ -86,12 +88,18 @@ def may_be_placed(template: Object) -> bool:
         is_made_by_others = bool(metadata_of(template).get("ownerReferences"))
     elif identity.kind == "EndpointSlice":
         is_made_by_others = _SLICE_MANAGER in labels_of(template)
-    return is_template(template) and not is_made_by_others
+    is_fit = is_envelope(template) or is_template(template)
+    return is_fit and not is_made_by_others
 
 
 def manifest_of(template: Object) -> Object:
     """Return the manifest to place for an object: its author's part, and nothing of the hub's."""
     bare = pruned(without_claim(template))
+    if is_envelope(bare):
+        # Nothing but what is in it goes anywhere: other labels on it are no new state.
+        metadata = {"name": name_of(bare), "namespace": namespace_of(bare)}
+        metadata = {key: each for key, each in metadata.items() if each}
+        return {**bare, "metadata": metadata}
     annotations = {key: v for key, v in annotations_of(bare).items() if key != _LAST_APPLIED}
     plain = with_metadata(bare, annotations=annotations or None)
     if plain.get("kind") != "Service":
@@ -160,8 +168,27 @@ class Selection:
     problems: tuple[str, ...] = ()
 
     def identities(self) -> frozenset[ResourceIdentifier]:
-        """Return which objects are selected."""
-        return frozenset(map(identity_of, self.templates))
+        """Return which objects are placed; of an envelope what is in it."""
+        return frozenset(self.placed())
+
+    def envelopes(self) -> dict[ResourceIdentifier, ResourceIdentifier]:
+        """Return which envelope objects are in, that are in one."""
+        return {
+            identity_of(each): identity_of(template)
+            for template in self.templates
+            if is_envelope(template)
+            for each in contents_of(template)
+        }
+
+    def placed(self) -> dict[ResourceIdentifier, Object]:
+        """Return the objects that are placed; what is in an envelope is known by its UID."""
+        return {
+            identity_of(each): each
+            if each is template
+            else with_metadata(each, uid=uid_of(template))
+            for template in self.templates
+            for each in opened(template)
+        }
 
 
 def read_selectors(placement: Object) -> tuple[Selector, ...]:
@@ -240,12 +267,27 @@ def select(
             if selector.is_for_namespaces and selector.scope == NAMESPACE_WITH_RESOURCES:
                 namespaces.add(name_of(template))
                 found.update(_content_of(name_of(template), templates))
+    problems += _envelope_problems(found)
     ordered = sorted(found, key=lambda each: (each.kind != NAMESPACE.kind, each))
     return Selection(
         tuple(found[each] for each in ordered),
         frozenset(namespaces),
         tuple(dict.fromkeys(problems)),
     )
+
+
+def _envelope_problems(found: Mapping[ResourceIdentifier, Object]) -> Iterator[str]:
+    """Yield what is wrong with the envelopes among selected objects, and what is there twice."""
+    known: dict[ResourceIdentifier, str] = dict.fromkeys(found, "")
+    for identity, envelope in found.items():
+        if not is_envelope(envelope):
+            continue
+        for cause in envelope_causes(envelope):
+            yield f"{identity}: {cause.field}: {cause.message}"
+        for inner in map(identity_of, contents_of(envelope)):
+            if inner in known:
+                yield f"{inner} of {identity} is selected more than once"
+            known[inner] = str(identity)
 
 
 def _content_of(namespace: str, templates: PlaceableTemplates) -> dict[ResourceIdentifier, Object]:
@@ -376,7 +418,7 @@ def plan_resource_snapshot(
         annotations={
             RESOURCE_HASH: digest,
             NUMBER_OF_SNAPSHOTS: str(len(pages)),
-            NUMBER_OF_ENVELOPES: "0",
+            NUMBER_OF_ENVELOPES: str(sum(map(is_envelope, manifests))),
         },
         spec={"selectedResources": pages[0]},
     )

@@ -360,6 +360,27 @@ def drifted_placements(report: ClusterReport) -> list[Object]:
     ][:MOST_FAILED]
 
 
+def with_envelopes(
+    entries: list[Object], envelopes: Mapping[ResourceIdentifier, ResourceIdentifier]
+) -> list[Object]:
+    """Return entries of a status that also say which envelope an object is in."""
+    if not envelopes:
+        return entries
+    known = {tuple(sorted(key.to_object().items())): each for key, each in envelopes.items()}
+    named = ("group", "version", "kind", "namespace", "name")
+    marked: list[Object] = []
+    for entry in entries:
+        identity = tuple(sorted((key, entry[key]) for key in named if key in entry))
+        envelope = known.get(identity)
+        marked.append(entry if envelope is None else {**entry, "envelope": _envelope(envelope)})
+    return marked
+
+
+def _envelope(envelope: ResourceIdentifier) -> Object:
+    about = {"name": envelope.name, "namespace": envelope.namespace, "type": envelope.kind}
+    return {key: each for key, each in about.items() if each}
+
+
 def failed_placements(report: ClusterReport, since: str) -> list[Object]:
     """Return the objects a cluster would not have, as statuses list them."""
     return [

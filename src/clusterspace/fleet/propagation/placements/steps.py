@@ -14,6 +14,7 @@ from typing import Final
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import CLUSTERS, WORKS
+from clusterspace.apis.envelopes import opened
 from clusterspace.apis.fleet_placements import (
     POLICY_INDEX,
     RESOURCE_INDEX,
@@ -108,6 +109,7 @@ from clusterspace.fleet.propagation.placements.status import (
     failed_placements,
     report_cluster,
     scheduled_condition,
+    with_envelopes,
 )
 from clusterspace.fleet.propagation.templates import (
     BY_PARENT,
@@ -303,11 +305,17 @@ class SelectedResources:
     index: int
     contents: Mapping[int, Contents]
     """By number of the snapshot; the newest is at `index`."""
+    envelopes: Mapping[ResourceIdentifier, ResourceIdentifier]
+    """Which envelope objects are in, that are in one."""
 
     @property
     def latest(self) -> Contents:
         """The objects selected now, each with its state."""
         return self.contents[self.index]
+
+    def selected(self, contents: Contents) -> list[ResourceIdentifier]:
+        """Return the objects of the hub that contents come of: envelopes, and not what is in."""
+        return list(dict.fromkeys(self.envelopes.get(each, each) for each in contents))
 
 
 class ResourceSnapshots:
@@ -337,13 +345,18 @@ class ResourceSnapshots:
             return selection
         contents = self._revisions.contents(key_of_placement(placement))
         known: Contents = contents[max(contents)] if contents else {}
-        for identity in sorted(known.keys() - selection.identities()):
+        envelopes = self._revisions.envelopes(key_of_placement(placement))
+        for missing in sorted(known.keys() - selection.identities()):
+            # Of what came in an envelope that envelope is asked for: it is no object of the hub.
+            identity = envelopes.get(missing, missing)
             info = self._templates.find_info(identity.group_version_kind)
             if info is None:
                 return None  # a kind that cannot be seen: what was placed of it stays
             path = ResourcePath(info.group_version_resource, identity.namespace, identity.name)
             live = await self._hub.find(path)
-            if live is not None and still_means(selectors, live, selection):
+            if live is None or not still_means(selectors, live, selection):
+                continue
+            if missing in map(identity_of, opened(live)):
                 return None
         return selection
 
@@ -368,10 +381,14 @@ class ResourceSnapshots:
         kept = in_use | {plan.index}
         for each in outdated(existing, RESOURCE_INDEX, history_limit(placement), kept):
             await self._writer.remove(resource, each)
-        latest = {identity_of(each): manifest_hash(each) for each in manifests}
+        placed = [each for manifest in manifests for each in opened(manifest)]
+        latest = {identity_of(each): manifest_hash(each) for each in placed}
         contents = {**self._revisions.contents(key_of_placement(placement)), plan.index: latest}
-        templates = {identity_of(each): each for each in selection.templates}
-        return SelectedResources(templates, plan.index, contents)
+        enveloped = {
+            **self._revisions.envelopes(key_of_placement(placement)),
+            **selection.envelopes(),
+        }
+        return SelectedResources(selection.placed(), plan.index, contents, enveloped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -684,9 +701,10 @@ class Rollout:
         shown = exactly(before.get("conditions"), conditions, now)
         applied = find_condition(shown, "Applied") or {}
         since = str(applied.get("lastTransitionTime") or format_time(now))
-        failed = failed_placements(report, since)
-        diffed = diffed_placements(report)
-        drifted = drifted_placements(report)
+        envelopes = observed.resources.envelopes
+        failed = with_envelopes(failed_placements(report, since), envelopes)
+        diffed = with_envelopes(diffed_placements(report), envelopes)
+        drifted = with_envelopes(drifted_placements(report), envelopes)
         listed = {
             "failedPlacements": failed,
             "diffedPlacements": diffed,
