@@ -1,0 +1,89 @@
+"""Failover decided a thousand times: the product's own decisions, on clocks that the test turns."""
+
+import os
+import time
+from collections.abc import Iterable
+from secrets import randbelow
+
+import pytest
+from tests.robustness.stepped_fleet import CUT, FAULTS, MOST_CUT, SteppedFleet
+
+from clusterspace.fleet.execution.exclusive import ExclusiveCopies
+from clusterspace.fleet.propagation.eviction import controller as eviction
+from clusterspace.fleet.propagation.eviction.decisions import ClusterState
+from clusterspace.fleet.propagation.scheduler.reservations import Reservations
+from clusterspace.fleet.propagation.works.exclusive import StopProofs
+
+SEED = "CLUSTERSPACE_STEPPED_SEED"
+"""Repeats a run of many: the first has this seed, and each one after it the next."""
+ROUNDS = "CLUSTERSPACE_STEPPED_ROUNDS"
+
+
+async def play(seeds: Iterable[int]) -> list[str]:
+    wrong: list[str] = []
+    for seed in seeds:
+        if found := await SteppedFleet(seed).play():
+            wrong.append(found)
+            print(found)
+    return wrong
+
+
+async def test_each_fault_ends_as_if_nothing_had_been(logged_errors: list[str]) -> None:
+    assert await play(range(len(FAULTS))) == []
+
+
+@pytest.mark.slow
+async def test_two_thousand_runs_in_which_nothing_runs_twice_or_is_lost(
+    logged_errors: list[str],
+) -> None:
+    first = int(os.environ.get(SEED) or 1000 + randbelow(1_000_000_000))
+    rounds = int(os.environ.get(ROUNDS) or 2000)
+    began = time.process_time()
+    wrong = await play(range(first, first + rounds))
+    print(f"{rounds} runs from seed {first}: {time.process_time() - began:.0f} s of a processor")
+    assert wrong == []
+
+
+async def never(self: ExclusiveCopies) -> int:
+    return 0
+
+
+async def always(self: ExclusiveCopies, work: object) -> bool:
+    return True
+
+
+def trusted(self: StopProofs) -> str:
+    return ""
+
+
+def well(clusters: Iterable[ClusterState]) -> str:
+    return ""
+
+
+def unreserved(self: Reservations, candidates: object, request: object) -> object:
+    return candidates
+
+
+PLANTED = {
+    "no lease": (CUT, 12, [(ExclusiveCopies, "stop_all", never)]),
+    "no quorum": (
+        MOST_CUT,
+        4,
+        [(StopProofs, "_why_not_trusted", trusted), (eviction, "look_dead", well)],
+    ),
+    "stale work": (CUT, 40, [(ExclusiveCopies, "admits", always)]),
+    "reservation dropped": (CUT, 12, [(Reservations, "apply", unreserved)]),
+}
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+async def test_a_planted_bug_is_found(
+    bug: str, monkeypatch: pytest.MonkeyPatch, logged_errors: list[str]
+) -> None:
+    fault, tries, changes = PLANTED[bug]
+    for owner, name, replacement in changes:
+        monkeypatch.setattr(owner, name, replacement)
+    for number in range(tries):
+        if await SteppedFleet(FAULTS.index(fault) + number * len(FAULTS)).play():
+            return
+    pytest.fail(f"{tries} runs did not show it")
