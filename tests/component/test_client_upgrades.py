@@ -15,6 +15,7 @@ from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trus
 from clusterspace.client.upgrades import open_tunnel
 from clusterspace.errors import (
     BadRequest,
+    ClusterError,
     ClusterMisbehaved,
     ClusterTimeout,
     ClusterUnreachable,
@@ -192,11 +193,13 @@ async def test_a_tunnel_goes_through_the_proxy_with_tls_inside(tmp_path: Path):
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
     targets: list[bytes] = []
+    heads: list[bytes] = []
 
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         target = head.split()[1]
         targets.append(target)
+        heads.append(head)
         host, _, port = target.decode().partition(":")
         inner_reader, inner_writer = await asyncio.open_connection(host, int(port))
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
@@ -219,6 +222,7 @@ async def test_a_tunnel_goes_through_the_proxy_with_tls_inside(tmp_path: Path):
             f"https://127.0.0.1:{port}",
             Trust(Pem(file=tmp_path / "ca.crt")),
             proxy_url=f"http://127.0.0.1:{proxy_port}",
+            proxy_headers=(("X-Team", "blue"), ("X-Team", "green")),
         )
         async with (
             connected(settings) as connection,
@@ -226,8 +230,11 @@ async def test_a_tunnel_goes_through_the_proxy_with_tls_inside(tmp_path: Path):
         ):
             await tunnel.write(b"hello")
             assert await tunnel.read() == b"hello"
+            with pytest.raises(ClusterError):  # what is behind it speaks no HTTP of the API
+                await connection.ask(ApiRequest("GET", "/version", seconds=5))
 
-    assert targets == [f"127.0.0.1:{port}".encode()]
+    assert targets == [f"127.0.0.1:{port}".encode()] * 2
+    assert all(b"X-Team: blue\r\nX-Team: green\r\n" in head for head in heads)
 
 
 @pytest.mark.slow

@@ -4,7 +4,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tools.reference import api_page, cli_page, conditions_page, kubefleet_fields, metrics_page
+from tools.reference import api_page, cli_page, conditions_page, metrics_page
+from tools.reference.field_tables import TABLES
 
 DIRECTORY: Final = Path(__file__).resolve().parents[2] / "docs" / "reference"
 PAGES: Final = {
@@ -18,9 +19,7 @@ PAGES: Final = {
 def stale_pages() -> list[str]:
     """Return the pages that are not what the code says."""
     stale = [name for name, page in PAGES.items() if _held(name) != page()]
-    if kubefleet_fields.FILE.read_text() != kubefleet_fields.page():
-        stale.append(kubefleet_fields.FILE.name)
-    return stale
+    return stale + [each.file.name for each in TABLES if each.file.read_text() != each.page()]
 
 
 def _held(name: str) -> str:
@@ -36,7 +35,8 @@ def main() -> None:
     DIRECTORY.mkdir(parents=True, exist_ok=True)
     for name, page in PAGES.items():
         (DIRECTORY / name).write_text(page())
-    kubefleet_fields.FILE.write_text(kubefleet_fields.page())
+    for table in TABLES:
+        table.file.write_text(table.page())
 
 
 if __name__ == "__main__":

@@ -569,10 +569,13 @@ _OVERRIDE_REFUSED: Final = {
     f"{_RULE_TERMS}.propertySorter": REFUSED,
 }
 
+SEE_POLICY: Final = "see the policy"
+"""Of a binding: the controllers write it as the policy has it, and it acts."""
+
 LEFT_OUT: Final[Mapping[GroupKind, Mapping[str, str]]] = {
     (_KARMADAS_WORK, "ResourceBinding"): {
-        "spec.failover": "see the policy",
-        "spec.schedulePriority": "see the policy",
+        "spec.failover": SEE_POLICY,
+        "spec.schedulePriority": SEE_POLICY,
     },
     (_PLACEMENT, "ClusterResourcePlacement"): _PLACEMENT_UNHEEDED,
     (_PLACEMENT, "ResourcePlacement"): _PLACEMENT_UNHEEDED,

@@ -209,6 +209,7 @@ class Pool:
             data=BytesIO(request.body or b"") if is_large else request.body,
             allow_redirects=False,
             proxy=self._settings.proxy_url or None,
+            proxy_headers=self._settings.proxy_headers,
             server_hostname=self._settings.trust.server_name or None,
             timeout=timeout,
             trace_request_ctx=request.is_safe,

@@ -109,6 +109,8 @@ class ConnectionSettings:
     trust: Trust = Trust()
     identity: AuthInfo = AuthInfo()
     proxy_url: str = ""
+    proxy_headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """For the proxy alone, when it is asked to connect; they may hold a password."""
     namespace: str = DEFAULT_NAMESPACE
     compresses: bool = True
     address_rules: AddressRules | None = None

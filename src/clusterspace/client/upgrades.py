@@ -261,6 +261,7 @@ async def _dial(connection: Connection) -> ByteStream:
     try:
         target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
+        lines += [f"{name}: {value}" for name, value in settings.proxy_headers]
         if proxy.username is not None:
             pair = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
             lines.append(f"Proxy-Authorization: Basic {base64.b64encode(pair).decode()}")

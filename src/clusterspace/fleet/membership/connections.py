@@ -7,7 +7,7 @@ A token is sent where its own Secret says it belongs, and nowhere else: see
 from base64 import b64decode
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 from urllib.parse import urlsplit
 
 from clusterspace.apis.clusters import (
@@ -54,6 +54,17 @@ def require_own(cluster: Object, secret: Object) -> None:
         raise CredentialsUnusable(name_of(cluster), misuse)
 
 
+def proxy_headers_of(cluster: Object) -> tuple[tuple[str, str], ...]:
+    """Return the headers that the proxy before a member is sent; of a list, one for each value."""
+    listed = find_at(cluster, "spec", "proxyHeader")
+    headers = cast("dict[str, object]", listed) if isinstance(listed, dict) else {}
+    return tuple(
+        (name, value.strip())
+        for name, values in sorted(headers.items())
+        for value in str(values).split(",")
+    )
+
+
 def settings_of(
     cluster: Object, secret: Object, rules: AddressRules | None = None
 ) -> ConnectionSettings:
@@ -82,6 +93,7 @@ def settings_of(
         trust=Trust(Pem(authority), skips_verification=skips),
         identity=AuthInfo(token=token),
         proxy_url=str(find_at(cluster, "spec", "proxyURL") or ""),
+        proxy_headers=proxy_headers_of(cluster),
         address_rules=rules,
     )
 

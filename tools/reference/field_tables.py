@@ -1,11 +1,12 @@
-"""The last part of docs/kubefleet-compatibility.md: what becomes of every field of every kind.
+"""The last part of the compatibility pages: what becomes of every field of every kind.
 
-acts     it does what KubeFleet says, or what the page says instead
+acts     it does what the other project says, or what the page says instead
 refused  a write is refused, with the field and the reason
 warned   it is stored, has no effect, and whoever writes it is told so by a Warning
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,7 @@ from tools.reference.api_meanings import (
     LEFT_OUT,
     REFUSED,
     REFUSED_VALUES,
+    SEE_POLICY,
     WRITTEN,
     GroupKind,
 )
@@ -25,22 +27,51 @@ from clusterspace.apis.crds import definitions
 from clusterspace.apiserver.admission import unenforced
 from clusterspace.kube.objects import Object
 
-FILE: Final = Path(__file__).resolve().parents[2] / "docs" / "kubefleet-compatibility.md"
+_DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 HEADING: Final = "## Every field\n"
-_GROUPS: Final = ("cluster.kubernetes-fleet.io", "placement.kubernetes-fleet.io")
 _INTRODUCTION: Final = """
 Made from the code. What a field means is in [reference/api.md](reference/api.md).
 
-- **acts**: it does what KubeFleet says, or what this page says instead.
+- **acts**: it does what {project} says, or what this page says instead.
 - **refused**: a write is refused, with the field and the reason.
 - **warned**: it is stored, has no effect, and whoever writes it is told so by a Warning.
 """
 
 
-def page() -> str:
-    """Return the page with its last part made anew."""
-    written = FILE.read_text().partition(HEADING)[0]
-    return written + "\n".join([HEADING.rstrip(), _INTRODUCTION.rstrip(), "", *_lines()]) + "\n"
+@dataclass(frozen=True, slots=True)
+class FieldTable:
+    """The last part of one page: the kinds of one project."""
+
+    project: str
+    file: Path
+    groups: frozenset[str]
+
+    def page(self) -> str:
+        """Return the page with its last part made anew."""
+        written = self.file.read_text().partition(HEADING)[0].rstrip() + "\n\n"
+        introduction = _INTRODUCTION.format(project=self.project).rstrip()
+        lines = [HEADING.rstrip(), introduction, "", *_lines(self.groups)]
+        return written + "\n".join(lines) + "\n"
+
+
+TABLES: Final = (
+    FieldTable(
+        "KubeFleet",
+        _DOCS / "kubefleet-compatibility.md",
+        frozenset({"cluster.kubernetes-fleet.io", "placement.kubernetes-fleet.io"}),
+    ),
+    FieldTable(
+        "Karmada",
+        _DOCS / "karmada-compatibility.md",
+        frozenset(
+            f"{group}.karmada.io"
+            for group in (
+                "apps", "autoscaling", "cluster", "config", "networking", "policy", "remedy",
+                "search", "work",
+            )
+        ),
+    ),
+)  # fmt: skip
 
 
 def outcome_of(key: GroupKind, path: str) -> str:
@@ -53,9 +84,10 @@ def outcome_of(key: GroupKind, path: str) -> str:
             return "warned"
         if warned == path:
             return f"acts; `{field.value}` warned"
-    if path in LEFT_OUT.get(key, {}):
+    left_out = LEFT_OUT.get(key, {}).get(path)
+    if left_out and left_out != SEE_POLICY:
         # Anything else would be passed over in silence: a row of `unenforced.FIELDS` warns of it.
-        assert LEFT_OUT[key][path] == REFUSED, (key, path)
+        assert left_out == REFUSED, (key, path)
         return "refused"
     refused = REFUSED_VALUES.get(key, {}).get(path)
     return f"acts; {refused} refused" if refused else "acts"
@@ -74,9 +106,9 @@ def fields_written_by_people(definition: Object) -> list[str]:
     ]
 
 
-def _lines() -> Iterator[str]:
+def _lines(groups: frozenset[str]) -> Iterator[str]:
     known = {group_kind_of(each): each for each in definitions()}
-    ours = {key: each for key, each in sorted(known.items()) if key[0] in _GROUPS}
+    ours = {key: each for key, each in sorted(known.items()) if key[0] in groups}
     shown: set[GroupKind] = set()
     for key, definition in ours.items():
         if key in shown or (key not in ACTED_ON and key not in unenforced.UNATTENDED):
