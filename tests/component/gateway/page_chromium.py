@@ -23,6 +23,8 @@ _QUIET = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    # Else the browser itself keeps other sites from loopback, and what we do is not seen.
+    "--disable-features=LocalNetworkAccessChecks",
 )
 
 

@@ -4,11 +4,13 @@ from typing import Any
 
 from tests.component.gateway.fleet_site import Site
 
+from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.membership import manifests
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import GroupVersionResource
+from clusterspace.kube.times import format_time
 from clusterspace.testing.builders import deployment, namespace
 from clusterspace.testing.steps import until
 
@@ -16,7 +18,7 @@ BINDINGS = GroupVersionResource("work.karmada.io", "v1alpha2", "resourcebindings
 DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
 PODS = GroupVersionResource("", "v1", "pods")
 EVENTS = GroupVersionResource("", "v1", "events")
-LONG_AGO = "2026-01-01T00:00:00Z"
+LONG_AGO = format_time(SystemClock().now() - 754)
 
 
 def cluster_status(ready: str, message: str = "", *, used: int = 6) -> Object:
@@ -34,7 +36,7 @@ def cluster_status(ready: str, message: str = "", *, used: int = 6) -> Object:
         "nodeSummary": {"readyNum": 3, "totalNum": 3},
         "resourceSummary": {
             "allocatable": {"cpu": "24", "memory": "96Gi", "pods": "330"},
-            "allocated": {"cpu": str(used), "memory": "80Gi", "pods": "310"},
+            "allocated": {"cpu": str(used), "memory": f"{used * 3}Gi", "pods": str(used * 11)},
         },
     }
 
@@ -131,6 +133,8 @@ async def furnish(site: Site) -> None:
     taint = {"key": "maintenance", "value": "today", "effect": "NoSchedule"}
     await add_cluster(site, "south", cluster_status("Unknown", "no heartbeat"), taints=[taint])
     await place(site, "web", {"east": ready(2), "south": ready(2)})
+    web = ResourcePath(DEPLOYMENTS, "shop", "web")
+    await set_status(site, web, {"replicas": 2, "readyReplicas": 2})
     await place(site, "cart", {"east": ready(1)})
     conflict = "resource(kind=Deployment, shop/pay) already exists in the cluster east"
     await place(site, "pay", {"east": {"applied": False, "appliedMessage": conflict}})

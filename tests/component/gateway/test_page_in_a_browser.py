@@ -204,6 +204,7 @@ async def test_everything_can_be_reached_with_the_keyboard(root: Visitor):
     await keyboard.press("?")
     await root.until_reads("this list", "dialog")
     await keyboard.press("Escape")
+    await root.page.wait_for_selector("dialog", state="detached")
     await keyboard.press("/")
     await keyboard.type("east")
     await root.until_reads("1 of 3", "section[aria-labelledby=clusters]")
