@@ -39,6 +39,8 @@ OVERWRITE: Final = "overwrite"
 
 MIGRATION: Final = "migration.clusterspace.io/migration"
 """Annotation of a template that a migration made, with its name; on the member, too."""
+MOVED_FROM: Final = "migration.clusterspace.io/moved-from"
+"""Annotation of a binding: clusters, by commas, that somebody asked its object to leave."""
 
 TEMPLATE_UID: Final = "resourcetemplate.karmada.io/uid"
 TEMPLATE_GENERATION: Final = "resourcetemplate.karmada.io/generation"

@@ -33,7 +33,8 @@ from clusterspace.errors import AlreadyExists, CannotMigrate, CannotPromote, Not
 from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.connections import read_settings
 from clusterspace.fleet.migration import apply as applying
-from clusterspace.fleet.migration import hub_planning, planning, undo
+from clusterspace.fleet.migration import hub_planning, planning, spreading, undo
+from clusterspace.fleet.migration.groups import Group, Spread
 from clusterspace.fleet.migration.handover import Handover
 from clusterspace.fleet.migration.kept_snapshots import find_kept, keep_snapshot
 from clusterspace.fleet.migration.plan import MigrationPlan
@@ -54,6 +55,7 @@ from clusterspace.fleet.migration.progress import (
     read_record,
 )
 from clusterspace.fleet.migration.snapshots import Selection, capture
+from clusterspace.fleet.migration.spreading import Spreading, SpreadRequest
 from clusterspace.fleet.migration.undo import Undoing, UndoOptions
 from clusterspace.kube.objects import with_value
 from clusterspace.roots.clients import command_rules, connect, open_client
@@ -274,6 +276,45 @@ async def take_back(
     return await _in_turn(record, hub, _way_into(record, member), work, say)
 
 
+async def spread(
+    name: str,
+    hub: ConnectionSettings,
+    member: Member,
+    request: SpreadRequest,
+    approve: Callable[[list[Spread]], bool],
+    progress: spreading.Progress,
+    say: Say,
+) -> Counter[Group]:
+    """Bring what a migration took to other clusters, if whoever is shown the plan approves."""
+    async with open_client(hub) as reader:
+        record = await MigrationStore(reader, name).record()
+    if member.settings is not None and len(request.to) > 1:
+        raise CannotMigrate("--cluster-kubeconfig is of one cluster, and --to names several")
+
+    @asynccontextmanager
+    async def targets(
+        client: ClusterClient, election: LeaderElection
+    ) -> AsyncGenerator[dict[str, ClusterClient]]:
+        async with AsyncExitStack() as stack:
+            opened: dict[str, ClusterClient] = {}
+            for each in request.to:
+                # What is no member is said by the plan, with the way to make it one.
+                with suppress(NotFound):
+                    way = open_member(client, each, member.settings, member.cidrs, election)
+                    opened[each] = await stack.enter_async_context(way)
+            yield opened
+
+    async def work(client: ClusterClient, opened: dict[str, ClusterClient]) -> Counter[Group]:
+        store = MigrationStore(client, name)
+        spreader = Spreading(store, opened, request, SystemClock(), progress)
+        planned = await spreader.plan()
+        if not await asyncio.to_thread(approve, planned):
+            return Counter()
+        return await spreader.run(planned)
+
+    return await _in_turn(record, hub, targets, work, say)
+
+
 async def pause(name: str, hub: ConnectionSettings) -> None:
     """Have whoever applies a migration stop after the batch it is at."""
     async with open_client(hub) as client:
@@ -333,6 +374,7 @@ async def _ensure_own_namespace(hub: ClusterClient) -> None:
 
 
 Opened = TypeVar("Opened")
+Counted = TypeVar("Counted", State, Group)
 Reach = Callable[[ClusterClient, LeaderElection], AbstractAsyncContextManager[Opened]]
 """Opens what a migration works on, by a client of the hub; it writes only while it is our turn."""
 
@@ -347,9 +389,9 @@ async def _in_turn(
     record: Record,
     hub: ConnectionSettings,
     reach: Reach[Opened],
-    work: Callable[[ClusterClient, Opened], Awaitable[Counter[State]]],
+    work: Callable[[ClusterClient, Opened], Awaitable[Counter[Counted]]],
     say: Say,
-) -> Counter[State]:
+) -> Counter[Counted]:
     """Work while we hold the lease of the migration; wait for it as long as another has it."""
     clock = SystemClock()
     async with AsyncExitStack() as stack:
@@ -361,7 +403,7 @@ async def _in_turn(
         hub_client = connect(hub, clock, guard=election.fence(hub.cluster, is_leases=True))
         stack.push_async_callback(hub_client.connection.close)
         opened = await stack.enter_async_context(reach(hub_client, election))
-        done: list[Counter[State]] = []
+        done: list[Counter[Counted]] = []
 
         async def lead(_epoch: int) -> None:
             done.append(await work(hub_client, opened))

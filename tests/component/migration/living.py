@@ -158,9 +158,9 @@ async def state_of(client: ClusterClient, *, is_whole: bool = True) -> dict[str,
 
 
 @asynccontextmanager
-async def living_cluster(directory: Path) -> AsyncGenerator[Site]:
+async def living_cluster(directory: Path, **settled: Any) -> AsyncGenerator[Site]:
     """Run a hub with its controllers, and a member that has been at work for a while."""
-    async with running_fleet(directory) as fleet, fleet.controllers():
+    async with running_fleet(directory) as fleet, fleet.controllers(**settled):
         west = await fleet.add_sim(WEST, nodes=1)
         member = west.client
         await member.create(ResourcePath(NAMESPACES), namespace(SHOP), KUBECTL)

@@ -11,6 +11,8 @@ tokens.py       `token`: let clusters register themselves
 clusters.py     `clusters`, `cordon`, `uncordon`, `taint`, `kubeconfig`
 
 migrate.py      `migrate`: a whole live cluster planned, taken in and given back
+spreads.py      `migrate spread`, `migrate move`: to more clusters, or to others
+migrating.py    what the commands of migrations share
 proofs.py       `migrate snapshot`, `migrate prove`: what ran before and after, compared
 workloads.py    `promote`, `resume`
 moves.py        `drain`, `rebalance`, `simulate`: workloads elsewhere, for real or not yet

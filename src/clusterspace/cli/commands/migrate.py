@@ -1,7 +1,6 @@
 """`clusterspace migrate`: a whole live cluster planned, taken in, and given back."""
 
 import functools
-import sys
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from clusterspace.cli.commands.migrating import MOST_LINES, at_once_option, quiet, say, words
 from clusterspace.cli.commands.proofs import prove, snapshot
+from clusterspace.cli.commands.spreads import move, spread
 from clusterspace.cli.completion import cluster_names
 from clusterspace.cli.options import (
     Command,
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
     from clusterspace.fleet.migration.progress import Item, Record, State
 
 _STYLES: Final = {"Refused": "red", "WouldRestart": "red", "Changes": "yellow"}
-_MOST_LINES: Final = 12
-"""Objects that the summary names one by one: it is to fit on a screen."""
-
 _REACH: Final = "Kubeconfig of the member; without it the hub's own way in is used."
 _output: Final = click.option(
     "-o",
@@ -50,14 +48,6 @@ _output: Final = click.option(
     default=Output.TABLE.value,
     show_default=True,
     help="How to show it.",
-)
-_at_once: Final = click.option(
-    "--concurrency",
-    "at_once",
-    type=click.IntRange(1, 200),
-    default=20,
-    show_default=True,
-    help="Objects at a time.",
 )
 _patience: Final = click.option(
     "--timeout",
@@ -111,6 +101,8 @@ def migrate() -> None:
 
 migrate.add_command(prove)
 migrate.add_command(snapshot)
+migrate.add_command(spread)
+migrate.add_command(move)
 
 
 @migrate.command()
@@ -135,7 +127,7 @@ migrate.add_command(snapshot)
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the plan to this file, for review and for `migrate apply`.",
 )
-@_at_once
+@at_once_option
 @_output
 @member_options(_REACH)
 @member_cidrs_option
@@ -190,9 +182,9 @@ def plan(
     request = PlanRequest(
         name=chosen,
         cluster=cluster,
-        namespaces=frozenset(_words(namespaces)),
+        namespaces=frozenset(words(namespaces)),
         label_selector=selector,
-        kinds=_words(kinds),
+        kinds=words(kinds),
         at_once=at_once,
     )
     reach = root.Member(member.settings(cluster or "member"), member_cidrs)
@@ -224,7 +216,7 @@ def plan(
 @migrate.command()
 @click.argument("plan", metavar="PLAN")
 @click.option("--continue", "goes_on", is_flag=True, help="Go on after a surprise.")
-@_at_once
+@at_once_option
 @_patience
 @_other_hub
 @member_options(_REACH)
@@ -262,7 +254,7 @@ def apply(
         source = read_plan(Path(plan).read_bytes(), plan)
     elif "/" in plan or plan.endswith((".yaml", ".yml", ".json")):
         raise click.BadParameter(f"there is no file {plan}", param_hint="PLAN")
-    _quiet()
+    quiet()
     options = ApplyOptions(at_once=at_once, goes_on=goes_on, patience=patience)
     with _progress("taken", (State.TAKEN, State.SKIPPED, State.REFUSED)) as progress:
         counts = run(
@@ -272,7 +264,7 @@ def apply(
                 root.Member(member.settings("member"), member_cidrs, _settings_of(other)),
                 options,
                 progress,
-                _say,
+                say,
             )
         )
     name = source if isinstance(source, str) else source.name
@@ -288,7 +280,7 @@ def apply(
 @click.option(
     "--restore", "restores", is_flag=True, help="Make objects again what they were when taken."
 )
-@_at_once
+@at_once_option
 @_patience
 @_other_hub
 @member_options(_REACH)
@@ -321,7 +313,7 @@ def undo(
     from clusterspace.fleet.migration.undo import UndoOptions
     from clusterspace.roots import cluster_migration as root
 
-    _quiet()
+    quiet()
     options = UndoOptions(
         at_once=at_once, only=only.replace("/", " ", 1), restores=restores, patience=patience
     )
@@ -333,7 +325,7 @@ def undo(
                 root.Member(member.settings("member"), member_cidrs, _settings_of(other)),
                 options,
                 progress,
-                _say,
+                say,
             )
         )
     click.echo(f"migration {name}: {_counts_text(counts)}")
@@ -368,12 +360,12 @@ def status(*, name: str, output: str, hub: HubOptions) -> None:
     notable = [each for each in items if each.reason]
     lines = [
         Line(each.plan.title, (each.plan.title, each.state.value, each.reason))
-        for each in notable[:_MOST_LINES]
+        for each in notable[:MOST_LINES]
     ]
     if lines:
         people_console().print(table_of(Listing(("OBJECT", "STATE", "REASON"), tuple(lines), {})))
-    if len(notable) > _MOST_LINES:
-        click.echo(f"and {len(notable) - _MOST_LINES} more; -o yaml shows all of them")
+    if len(notable) > MOST_LINES:
+        click.echo(f"and {len(notable) - MOST_LINES} more; -o yaml shows all of them")
 
 
 @migrate.command()
@@ -411,21 +403,6 @@ def forget(*, name: str, is_sure: bool, hub: HubOptions) -> None:
         click.confirm(f"After this, {name} cannot be undone. Go on?", abort=True)
     run(lambda: root.forget(name, hub.settings()))
     click.echo(f"migration {name} is forgotten; what it took stays as it is")
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(each.strip() for each in text.split(",") if each.strip())
-
-
-def _say(sentence: str) -> None:
-    click.echo(sentence, err=True)
-
-
-def _quiet() -> None:
-    """Have the log of the election and of retries say only what people must know."""
-    from clusterspace.telemetry.logs import Format, Level, configure
-
-    configure(Format("console"), Level.ERROR, sys.stderr)
 
 
 @contextmanager
@@ -474,11 +451,11 @@ def _summarise(made: "MigrationPlan", target: Path | None) -> None:
                 (each.title, each.verdict.value, each.reason),
                 style=_STYLES.get(each.verdict.value, ""),
             )
-            for each in left[:_MOST_LINES]
+            for each in left[:MOST_LINES]
         ]
         console.print(table_of(Listing(("OBJECT", "VERDICT", "REASON"), tuple(shown), {})))
-        if len(left) > _MOST_LINES:
-            console.print(f"and {len(left) - _MOST_LINES} more")
+        if len(left) > MOST_LINES:
+            console.print(f"and {len(left) - MOST_LINES} more")
     for each in made.spec.unread:
         console.print(f"{each.resource} could not be read: {each.reason}", style="red")
     count = sum(each.count for each in made.spec.left)

@@ -10,7 +10,9 @@ planning.py         a plan made for a live cluster, page by page
 progress.py         what the hub keeps: Migration, MigrationItems, originals in Secrets
 apply.py            a plan carried out, from wherever it stands
 undo.py             a migration taken back, as a whole or one object of it
-waiting.py          until controllers have done their part: looked at, seldom, for both
+groups.py           what may go to other clusters, what stays, what is to be on both
+spreading.py        what was taken spread to more clusters, moved to others, and home again
+waiting.py          until controllers have done their part: looked at, seldom, for all of them
 hub_planning.py     a plan for another hub: what it places, where, and who would notice
 carrying.py         its templates, bindings and policies, as this hub is to have them
 handover.py         what it places handed over to this hub, and back

@@ -23,6 +23,7 @@ from clusterspace.client.resources import Client, DeleteOptions, ListOptions, Pr
 from clusterspace.errors import CannotMigrate, Conflict, NotFound, NotServed
 from clusterspace.fleet.execution.takeover import is_managed
 from clusterspace.fleet.migration.apply import Progress, all_of, is_of, write_selectors
+from clusterspace.fleet.migration.groups import policy_paths
 from clusterspace.fleet.migration.plan import PlanItem
 from clusterspace.fleet.migration.progress import (
     Chunk,
@@ -165,7 +166,9 @@ class Undoing:
 
     async def _why_it_stays(self, planned: PlanItem, template: Object) -> str:
         """Return why a template may not be deleted; empty when the member surely keeps its own."""
-        if why := await why_kept(self._hub, planned.path, template, (self._cluster,)):
+        home, name = self._cluster, self._store.name
+        cure = f"`clusterspace migrate move {name} --to {home}`"
+        if why := await why_kept(self._hub, planned.path, template, (home,), cure):
             return why
         if planned.group_version_kind.group_kind == DEFINITION and not is_being_deleted(template):
             return await self._objects_of(template)
@@ -235,14 +238,14 @@ class Undoing:
         """Take out of the policies what was given back; those that name nothing any more go."""
         items = [each for chunk in self._chunks for each in chunk.items]
         for path in dict.fromkeys(each.plan.policy_path for each in items):
-            if path is not None:
+            for place in () if path is None else policy_paths(path):
                 left = (State.TAKEN, State.TAKING, State.PENDING)
                 named = [
                     each.plan
                     for each in items
                     if each.plan.policy_path == path and each.state in left
                 ]
-                await write_selectors(self._hub, path, self._store.name, named)
+                await write_selectors(self._hub, place, self._store.name, named)
 
     async def _give_back_namespaces(self) -> None:
         """Delete the namespaces that were made on the hub and in which nothing is left.
@@ -312,11 +315,12 @@ def work_path(kind: str, path: ResourcePath, cluster: str) -> ResourcePath:
 
 
 async def why_kept(
-    hub: Client, path: ResourcePath, template: Object, clusters: Sequence[str]
+    hub: Client, path: ResourcePath, template: Object, clusters: Sequence[str], cure: str = ""
 ) -> str:
     """Return why a template may not be deleted; empty when members surely keep their objects.
 
     `clusters` are those it may be on: given back is what is where it came from, and nowhere else.
+    `cure` says how it gets there.
     """
     place = ResourcePath(resource_for(path.namespace), path.namespace, name_for(template))
     binding, kind = await hub.find(place), str(template.get("kind"))
@@ -328,10 +332,8 @@ async def why_kept(
             )
     elsewhere = [each.name for each in clusters_of(binding or {}) if each.name not in clusters]
     if elsewhere:
-        return (
-            f"it is on {', '.join(elsewhere)} as well: change its policy back to "
-            f"{', '.join(clusters)} alone first"
-        )
+        back = cure or f"change its policy back to {', '.join(clusters)} alone"
+        return f"it is on {', '.join(elsewhere)} as well: {back} first"
     return ""
 
 

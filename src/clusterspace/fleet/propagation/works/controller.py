@@ -96,6 +96,7 @@ from clusterspace.fleet.propagation.works.rendering import (
 from clusterspace.kube.conditions import FALSE, Condition, is_true, remove_condition, set_condition
 from clusterspace.kube.objects import (
     Object,
+    annotations_of,
     finalizers_of,
     find_at,
     is_being_deleted,
@@ -360,10 +361,12 @@ class BindingWorks(Reconciler):
         live = await self._read_live(request, binding)
         if live is None:
             return
+        moved = annotations_of(live).get(stamps.MOVED_FROM, "").split(",")
         for work in find_orphans(existing, kept_clusters(live)):
-            # What a person drains off a cluster, and is placed elsewhere, is no accident.
-            is_asked = bool(targets_of(live)) and self._is_drained(cluster_of(work))
-            is_preserved = preserves_resources(live)
+            # What a person moves or drains off a cluster, and is placed elsewhere, is no accident.
+            cluster = cluster_of(work)
+            is_meant = cluster in moved or self._is_drained(cluster)
+            is_asked, is_preserved = bool(targets_of(live)) and is_meant, preserves_resources(live)
             await self._writer.remove(work, is_preserved=is_preserved, is_asked=is_asked)
 
     def _is_drained(self, cluster: str) -> bool:
