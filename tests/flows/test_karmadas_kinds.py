@@ -16,7 +16,15 @@ from clusterspace.errors import Invalid, QuotaExceeded
 from clusterspace.fleet.membership.remedies import REMEDIES
 from clusterspace.fleet.propagation.rebalancer import WORKLOAD_REBALANCERS
 from clusterspace.kube.conditions import find_condition
-from clusterspace.kube.objects import Object, find_at, with_value
+from clusterspace.kube.objects import (
+    Object,
+    annotations_of,
+    find_at,
+    labels_of,
+    name_of,
+    with_metadata,
+    with_value,
+)
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.stage import Fleet, Side, running_fleet, until_ready
 from clusterspace.testing.steps import delete, edit, until, until_equal
@@ -24,6 +32,7 @@ from clusterspace.testing.steps import delete, edit, until, until_equal
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NAMESPACES = GroupVersionResource("", "v1", "namespaces")
+NODES = GroupVersionResource("", "v1", "nodes")
 MEMBER_QUOTAS = GroupVersionResource("", "v1", "resourcequotas")
 DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
 POLICIES = GroupVersionResource("policy.karmada.io", "v1alpha1", "propagationpolicies")
@@ -104,7 +113,10 @@ class Team:
 async def fleet(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[tuple[Fleet, dict[str, Side]]]:
-    async with running_fleet(tmp_path_factory.mktemp("quotas")) as fleet, fleet.controllers():
+    async with (
+        running_fleet(tmp_path_factory.mktemp("quotas")) as fleet,
+        fleet.controllers(unschedulable_seconds=1.0),
+    ):
         members = {name: await fleet.add_sim(name, nodes=1) for name in ("west", "east")}
         for name, member in members.items():
             await fleet.join(name, member)
@@ -314,6 +326,51 @@ async def test_a_remedy_shows_on_the_cluster_for_as_long_as_it_is_called_for(tea
     await until_equal(actions, ["TrafficControl"])
     await delete(team.hub, ResourcePath(REMEDIES, name="dns"))
     await until_equal(actions, None)
+
+
+async def test_replicas_that_find_no_node_move_to_where_there_is_one(team: Team) -> None:
+    (node,) = await team.members["east"].client.list_objects(ResourcePath(NODES))
+    labelled = {"disk": "ssd", **labels_of(node)}
+    place = ResourcePath(NODES, name=name_of(node))
+    await edit(team.members["east"].client, place, lambda n: with_metadata(n, labels=labelled))
+    labels = {"app": "picky"}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {
+            "nodeSelector": {"disk": "ssd"},
+            "containers": [{"name": "c", "image": "nginx"}],
+        },
+    }
+    picky = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "picky"},
+        "spec": {"replicas": 4, "selector": {"matchLabels": labels}, "template": template},
+    }
+    await team.hub.create(team.at(DEPLOYMENTS), picky)
+    dynamic = {"dynamicWeight": "AvailableReplicas"}
+    policy = {
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "PropagationPolicy",
+        "metadata": {"name": "picky"},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "picky"}],
+            "placement": {
+                "replicaScheduling": {
+                    "replicaSchedulingType": "Divided",
+                    "replicaDivisionPreference": "Weighted",
+                    "weightPreference": dynamic,
+                }
+            },
+        },
+    }
+    await team.hub.create(team.at(POLICIES), policy)
+    await until_equal(lambda: team.placed("picky"), {"east": 2, "west": 2})
+
+    # No node of west has the label. The scheduler cannot know; the member says so in time.
+    await until_equal(lambda: team.placed("picky"), {"east": 4})
+    binding = await team.hub.get(team.at(RESOURCE_BINDINGS, "picky-deployment"))
+    assert "west" in annotations_of(binding)["clusterspace.io/found-no-node"]
 
 
 async def _reason(team: Team, name: str) -> str:

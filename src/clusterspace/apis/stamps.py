@@ -1,7 +1,7 @@
 """What propagation writes on objects so that they find each other: labels, annotations, names.
 
 All of it is Karmada's, letter for letter: its tools look for these words and compute these names.
-One word is ours, for what Karmada does not have.
+A few words are ours, for what Karmada does not have.
 """
 
 from typing import Final
@@ -27,6 +27,8 @@ CLUSTER_BINDING_ID: Final = "clusterresourcebinding.karmada.io/permanent-id"
 CLUSTER_BINDING_NAME: Final = "clusterresourcebinding.karmada.io/name"
 BINDING_MANAGED_BY: Final = "binding.karmada.io/managed-by"
 APPLIED_PLACEMENT: Final = "policy.karmada.io/applied-placement"
+FOUND_NO_NODE: Final = "clusterspace.io/found-no-node"
+"""Of a binding: clusters that replicas left for want of a node, and for which template that was."""
 APPLIED_OVERRIDES: Final = "policy.karmada.io/applied-overrides"
 APPLIED_CLUSTER_OVERRIDES: Final = "policy.karmada.io/applied-cluster-overrides"
 

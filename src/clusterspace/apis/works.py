@@ -197,6 +197,9 @@ ALREADY_EXISTS: Final = "already exists in the cluster"
 CO_OWNED: Final = "it is not shared unless applyStrategy.allowCoOwnership is true"
 """In what is said of one whose object has owners on the member."""
 
+UNSCHEDULABLE: Final = "unschedulableReplicas"
+"""In the status that a cluster reports of a workload: replicas that have long found no node."""
+
 HEALTHY: Final = "Healthy"
 UNHEALTHY: Final = "Unhealthy"
 UNKNOWN: Final = "Unknown"

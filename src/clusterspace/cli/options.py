@@ -95,6 +95,15 @@ deletion_budget_option: Final = click.option(
     "their templates: more than so many, and than such a share of what is there, wait for "
     "`clusterspace resume`. `off` never waits.",
 )
+unschedulable_option: Final = click.option(
+    "--unschedulable-threshold",
+    "unschedulable_seconds",
+    type=click.FloatRange(min=0),
+    default=300.0,
+    show_default=True,
+    help="Seconds after which replicas that find no node on their cluster go to another, if they "
+    "are divided by room; 0: never.",
+)
 allow_view_option: Final = click.option(
     "--allow-view",
     "allows_view",

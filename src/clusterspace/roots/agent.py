@@ -120,7 +120,14 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
             events = EventRecorder(hub, component=_COMPONENT, clock=clock)
             copies = ExclusiveCopies(hub, member, exclusive, clock, name) if promise else None
             execution = Execution(
-                hub, caches, events, reach, agent_of=name, limits=limits, exclusive=copies
+                hub,
+                caches,
+                events,
+                reach,
+                agent_of=name,
+                limits=limits,
+                exclusive=copies,
+                unschedulable_seconds=settings.unschedulable_seconds,
             )
             manager = ControllerManager(caches, events, (execution,), clock=clock, random=random)
             tunnels = ViewTunnels(

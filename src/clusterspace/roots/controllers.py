@@ -132,7 +132,14 @@ async def lead(
                 hub, caches, events, members.reach, clock, settings.autoscaling_seconds
             ),
             CronFederatedHpaController(hub, caches, events, clock),
-            Execution(hub, caches, events, members.reach, limits=settings.deletions),
+            Execution(
+                hub,
+                caches,
+                events,
+                members.reach,
+                limits=settings.deletions,
+                unschedulable_seconds=settings.unschedulable_seconds,
+            ),
         )
     manager = ControllerManager(caches, events, reconcilers, clock=clock, random=random)
     try:

@@ -19,6 +19,7 @@ from clusterspace.controllers.leases import LeaseTimings
 from clusterspace.errors import UnknownApi
 from clusterspace.fleet.execution.exclusive import LEASE_SECONDS
 from clusterspace.fleet.execution.prune import DeletionLimits
+from clusterspace.fleet.execution.unschedulable import UNSCHEDULABLE_SECONDS
 from clusterspace.fleet.gateway.fanout import FleetLimits
 from clusterspace.fleet.membership.health import Thresholds
 from clusterspace.fleet.membership.leases import MonitorSettings, RenewalSettings
@@ -227,6 +228,8 @@ class ControllersSettings:
     """How often the load of autoscaled workloads is looked at."""
     member_cidrs: tuple[Network, ...] = ()
     """Where members may be besides where they may be anyway."""
+    unschedulable_seconds: float = UNSCHEDULABLE_SECONDS
+    """After how long a replica that finds no node is placed elsewhere; 0: never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,5 +259,7 @@ class AgentSettings:
     """For how long exclusive copies run without the hub; 0 promises nothing, and stops none."""
     allows_view: bool = True
     """Whether users reach the member through the agent, with the rights that it gives them."""
+    unschedulable_seconds: float = UNSCHEDULABLE_SECONDS
+    """After how long a replica that finds no node is told of; 0: never."""
     tunnel_seconds: float = TUNNEL_SECONDS
     """How often the agent looks which servers it is to keep a tunnel to."""

@@ -17,6 +17,7 @@ from clusterspace.cli.options import (
     log_format_option,
     member_cidrs_option,
     member_options,
+    unschedulable_option,
 )
 from clusterspace.cli.running import serve
 
@@ -148,6 +149,7 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0.1),
     help="Seconds between two looks at the load of what a FederatedHPA scales.",
 )
+@unschedulable_option
 @deletion_budget_option
 @member_cidrs_option
 @log_format_option
@@ -170,6 +172,7 @@ def controllers(
     settle_seconds: float,
     margin_seconds: float,
     autoscaling_seconds: float,
+    unschedulable_seconds: float,
     deletion_budget: str,
     member_cidrs: Networks,
     log_format: str,
@@ -216,6 +219,7 @@ def controllers(
                 margin_seconds=margin_seconds,
             ),
             member_cidrs=member_cidrs,
+            unschedulable_seconds=unschedulable_seconds,
         )
         await serve_until_stopped(settings)
 
@@ -247,6 +251,7 @@ def controllers(
     help="Seconds that exclusive copies run without the hub before they are stopped; 0: for ever.",
 )
 @allow_view_option
+@unschedulable_option
 @deletion_budget_option
 @log_format_option
 def agent(
@@ -257,6 +262,7 @@ def agent(
     name: str,
     exclusive_seconds: float,
     allows_view: bool,
+    unschedulable_seconds: float,
     deletion_budget: str,
     log_format: str,
 ) -> None:
@@ -282,6 +288,7 @@ def agent(
         deletion_budget,
         exclusive_seconds=exclusive_seconds,
         allows_view=allows_view,
+        unschedulable_seconds=unschedulable_seconds,
     )
 
 
@@ -294,6 +301,7 @@ def serve_agent(
     *,
     exclusive_seconds: float = 120.0,
     allows_view: bool = True,
+    unschedulable_seconds: float = 300.0,
 ) -> None:
     """Run an agent in this process, until it is stopped or no longer registered.
 
@@ -323,6 +331,7 @@ def serve_agent(
             deletions=read_limits(deletion_budget),
             exclusive_seconds=exclusive_seconds,
             allows_view=allows_view,
+            unschedulable_seconds=unschedulable_seconds,
         )
         await serve_until_stopped(settings)
 

@@ -8,7 +8,7 @@ Works are carried out beside each other, each by one worker at a time:
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import msgspec
@@ -57,9 +57,20 @@ from clusterspace.fleet.execution.prune import (
     Pruner,
 )
 from clusterspace.fleet.execution.report import WorkReporter
+from clusterspace.fleet.execution.unschedulable import (
+    NOTHING_STUCK,
+    UNSCHEDULABLE_SECONDS,
+    UnschedulableReplicas,
+)
 from clusterspace.fleet.execution.withdrawn import LateWrites, WithdrawnObjects
 from clusterspace.kube.conditions import is_true
-from clusterspace.kube.objects import Object, annotations_of, is_being_deleted, name_of
+from clusterspace.kube.objects import (
+    Object,
+    annotations_of,
+    find_at,
+    is_being_deleted,
+    name_of,
+)
 from clusterspace.kube.times import parse_time
 
 _log = structlog.get_logger(__name__)
@@ -123,6 +134,7 @@ class MemberExecution:
         records_on_templates: bool = True,
         limits: DeletionLimits | None = None,
         exclusive: ExclusiveCopies | None = None,
+        unschedulable_seconds: float = UNSCHEDULABLE_SECONDS,
     ) -> None:
         clock = hub.connection.clock
         self.cluster_name = cluster_name
@@ -152,6 +164,7 @@ class MemberExecution:
         self._reporter = WorkReporter(
             hub, events, clock, cluster_name, records_on_templates=records_on_templates
         )
+        self._unschedulable = UnschedulableReplicas(member, clock, unschedulable_seconds)
         self._applier = Applier(member, self._informers, self._reporter, clock)
         self._budget = DeletionBudget(
             hub,
@@ -303,11 +316,22 @@ class MemberExecution:
         self._reporter.record_results(work, results)
         if not is_pruned:
             return Done()  # woken when deletions go on; until then the status keeps what must go
+        stuck = [
+            await self._unschedulable.count(each.live)
+            if each.live is not None and _lacks_replicas(each.live)
+            else NOTHING_STUCK
+            for each in results
+        ]
+        results = [
+            replace(each, unschedulable=found.replicas) if found.replicas else each
+            for each, found in zip(results, stuck, strict=True)
+        ]
         wait = await self._reporter.write_status(work, results)
         for each in results:
             if each.refusal is not None:
                 raise each.refusal  # said in the status; tried again, later and later
         waits = [wait, *(each.retry_seconds for each in results)]
+        waits += [each.look_again_seconds for each in stuck]
         return _requeue(*waits, LOOK_ONCE_MORE_SECONDS if is_new else 0.0)
 
     def _note_pruned(self, request: Request, *, is_pruned: bool) -> None:
@@ -320,6 +344,11 @@ class MemberExecution:
 
 def _is_ready(cluster: Object) -> bool:
     return is_true(conditions_of(cluster), _READY)
+
+
+def _lacks_replicas(live: Object) -> bool:
+    there_are, ready = (find_at(live, "status", key) or 0 for key in ("replicas", "readyReplicas"))
+    return isinstance(there_are, int) and isinstance(ready, int) and there_are > ready
 
 
 def _requeue(*waits: float) -> Result:
@@ -350,7 +379,7 @@ class Execution(Reconciler):
 
     name = "execution"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - both ends, and what the operator says of each
         self,
         hub: ClusterClient,
         caches: HubCaches,
@@ -359,8 +388,11 @@ class Execution(Reconciler):
         agent_of: str = "",
         limits: DeletionLimits | None = None,
         exclusive: ExclusiveCopies | None = None,
+        *,
+        unschedulable_seconds: float = UNSCHEDULABLE_SECONDS,
     ) -> None:
         self._hub = hub
+        self._unschedulable_seconds = unschedulable_seconds
         self._limits = limits
         self._exclusive = exclusive
         self._events = events
@@ -432,6 +464,7 @@ class Execution(Reconciler):
             records_on_templates=not self._agent_of,
             limits=self._limits,
             exclusive=self._exclusive,
+            unschedulable_seconds=self._unschedulable_seconds,
         )
         # No await between reading the cache and being in `_running`: a Work that changes in
         # between would reach neither.

@@ -25,6 +25,7 @@ from clusterspace.apis.works import (
     APPLIED,
     CO_OWNED,
     DISPATCHING,
+    UNSCHEDULABLE,
     identifier_of,
     suspends_dispatching,
 )
@@ -103,6 +104,8 @@ class ManifestResult:
     """How an object differs that was applied, and that somebody changed."""
     generation: int | None = None
     """Of the object that it was compared with."""
+    unschedulable: int = 0
+    """How many replicas have long found no node."""
 
 
 def next_status(work: Object, results: Sequence[ManifestResult], now: float) -> Object:
@@ -128,7 +131,7 @@ def next_status(work: Object, results: Sequence[ManifestResult], now: float) -> 
         else:
             conditions = remove_condition(conditions, kind).conditions
     manifest_statuses = [
-        manifest_status(each.manifest, ordinal, each.live)
+        manifest_status(each.manifest, ordinal, each.live, each.unschedulable)
         for ordinal, each in enumerate(results)
         if each.live is not None
     ]
@@ -204,10 +207,12 @@ def _found(
     return {DIFFS_FOUND: differs if diffs else None, DRIFTS_FOUND: drifted if drifts else None}
 
 
-def manifest_status(manifest: Object, ordinal: int, live: Object) -> Object:
+def manifest_status(manifest: Object, ordinal: int, live: Object, unschedulable: int = 0) -> Object:
     """Return the entry of a Work's status for one manifest, seeing the object on the member."""
     entry: Object = {"identifier": identifier_of(manifest, ordinal), "health": health_of(live)}
     status = reflect_status(live)
+    if unschedulable:
+        status = {**(status or {}), UNSCHEDULABLE: unschedulable}
     return entry if status is None else {**entry, "status": status}
 
 

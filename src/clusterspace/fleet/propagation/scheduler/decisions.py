@@ -14,9 +14,11 @@ from heapq import heapify, heapreplace
 from itertools import combinations, groupby, islice
 from typing import Final, TypeAlias, cast
 
+import msgspec
+
 from clusterspace.apis import stamps
 from clusterspace.apis.stamps import fnv1a_32
-from clusterspace.apis.works import clusters_of, placement_of
+from clusterspace.apis.works import clusters_of, placement_of, template_of
 from clusterspace.errors import Malformed
 from clusterspace.fleet.propagation.scheduler.demands import (
     AffinityGroup,
@@ -24,6 +26,7 @@ from clusterspace.fleet.propagation.scheduler.demands import (
     Spread,
     Strategy,
     applied_text,
+    found_no_node,
     read_demand,
 )
 from clusterspace.fleet.propagation.scheduler.filters import (
@@ -295,6 +298,8 @@ class Decision:
     rejected: tuple[Rejection, ...] = ()
     left_out: tuple[Rejection, ...] = ()
     """Clusters that would do and were not needed."""
+    relocated: frozenset[str] = frozenset()
+    """Clusters that replicas leave because they find no node there."""
     is_repeat: bool = False
     """Whether it was asked for anew, and is worth a note even if nothing changed."""
 
@@ -372,6 +377,10 @@ def plan_in_group(
         and sum(demand.placed.values()) == demand.replicas
         and demand.placed.keys() <= {candidate.name for candidate in filtered.fit}
     )
+    if may_stay and demand.stuck and demand.placement.strategy.is_by_room:
+        targets = relocate(rank(filtered.fit, demand, group), demand)
+        left = (name for name in demand.stuck if targets.get(name, 0) < demand.placed[name])
+        decision = replace(decision, relocated=frozenset(left))
     if not may_stay:
         chosen, placement = rank(filtered.fit, demand, group), demand.placement
         # Weights name every cluster's part; spreading would contradict them.
@@ -482,6 +491,32 @@ def keep_spread(counts: Counts, chosen: Options, demand: Demand) -> Counts:
         given = {name: count for name, count in given.items() if count}
 
 
+def relocate(options: Options, demand: Demand) -> Counts:
+    """Return the replicas of each cluster when those that find no node go where there is room.
+
+    As many as find room, and no more: none is given up before there is a place for it. Where the
+    placement spreads, they go to clusters in use, so that no spread is broken for them.
+    """
+    tried = demand.stuck.keys() | demand.found_no_node
+    fit = [each for each in options if each.name not in tried]
+    if demand.placement.spreads:
+        fit = [each for each in fit if each.is_used]
+    tiers = [
+        {each.name: each.free for each in tier if each.free > 0}
+        for _, tier in groupby(sorted(fit, key=lambda each: each.tier), key=lambda each: each.tier)
+    ]
+    movable = min(sum(demand.stuck.values()), sum(sum(tier.values()) for tier in tiers))
+    left, counts = movable, dict(demand.placed)
+    for name in sorted(demand.stuck):
+        taken = min(demand.stuck[name], left)
+        counts[name] -= taken
+        left -= taken
+    on_few = demand.placement.strategy is Strategy.AGGREGATED
+    for name, count in fill(movable, tiers, on_few=on_few).items():
+        counts[name] = counts.get(name, 0) + count
+    return {name: count for name, count in counts.items() if count}
+
+
 def _no_fit(rejected: Sequence[Rejection]) -> str:
     """Return how many clusters were rejected for each reason, in Karmada's words."""
     if not rejected:
@@ -505,10 +540,16 @@ def with_targets(binding: Object, decision: Decision) -> Object:
             if listed
             else without_value(binding, "spec", "clusters")
         )
+    if decision.relocated:
+        version = template_of(binding).resource_version
+        noted = {**found_no_node(binding), **dict.fromkeys(decision.relocated, version)}
+        text = msgspec.json.encode(noted, order="sorted").decode()
+        notes = {**annotations_of(chosen), stamps.FOUND_NO_NODE: text}
+        chosen = with_metadata(chosen, annotations=notes)
     if not decision.is_applied:
         return chosen
     applied = applied_text(placement_of(binding) or {})
-    noted = {**annotations_of(binding), stamps.APPLIED_PLACEMENT: applied}
+    noted = {**annotations_of(chosen), stamps.APPLIED_PLACEMENT: applied}
     return with_metadata(chosen, annotations=noted)
 
 

@@ -14,7 +14,13 @@ import msgspec
 
 from clusterspace.apis import stamps
 from clusterspace.apis.affinities import EVERY_CLUSTER, ClusterAffinity, Traits, read_affinity
-from clusterspace.apis.works import clusters_of, placement_of, replicas_of, template_of
+from clusterspace.apis.works import (
+    UNSCHEDULABLE,
+    clusters_of,
+    placement_of,
+    replicas_of,
+    template_of,
+)
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
@@ -243,6 +249,10 @@ class Demand:
     """The clusters with the workloads that it is to be together with; None when it may choose."""
     apart: frozenset[str] = frozenset()
     """The clusters with workloads that it is to be apart from."""
+    stuck: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Replicas that have long found no node, of clusters that have as many as they are to have."""
+    found_no_node: frozenset[str] = frozenset()
+    """Clusters that replicas left for want of a node, since the template was last changed."""
     group_name: str = ""
     """The affinity group in use."""
     is_new: bool = False
@@ -270,6 +280,39 @@ def is_to_schedule(binding: Object) -> bool:
     )
 
 
+def stuck_replicas(binding: Object) -> dict[str, int]:
+    """Return the replicas that clusters say find no node there.
+
+    Only of clusters whose report is about as many replicas as they have now: an older one tells of
+    replicas that may be elsewhere already. Of a StatefulSet none: it is never in two places.
+    """
+    if template_of(binding).kind not in _MOVABLE:
+        return {}
+    placed = {each.name: each.replicas for each in clusters_of(binding)}
+    reports = cast("list[Object]", find_at(binding, "status", "aggregatedStatus") or [])
+    stuck: dict[str, int] = {}
+    for each in reports:
+        name, count = str(each.get("clusterName")), find_at(each, "status", UNSCHEDULABLE)
+        is_current = find_at(each, "status", "replicas") == placed.get(name)
+        if isinstance(count, int) and count > 0 and is_current:
+            stuck[name] = min(count, placed[name])
+    return stuck
+
+
+def found_no_node(binding: Object) -> dict[str, str]:
+    """Return the clusters that replicas left because they found no node, as long as it counts.
+
+    What fits nowhere would otherwise go round and round. A changed template may fit again.
+    """
+    text = annotations_of(binding).get(stamps.FOUND_NO_NODE)
+    noted = read_applied(text) or {}
+    version = template_of(binding).resource_version
+    return {name: version for name, seen in noted.items() if seen == version}
+
+
+_MOVABLE: Final = frozenset({"Deployment", "ReplicaSet"})
+
+
 def read_demand(binding: Object) -> Demand:
     """Read a binding; Malformed names what cannot be read."""
     spec, status = (cast("Object", binding.get(part) or {}) for part in ("spec", "status"))
@@ -293,6 +336,8 @@ def read_demand(binding: Object) -> Demand:
         evicted=frozenset(
             str(task["fromCluster"]) for task in spec.get("gracefulEvictionTasks") or ()
         ),
+        stuck=stuck_replicas(binding),
+        found_no_node=frozenset(found_no_node(binding)),
         group_name=group_name,
         is_new=applied is None,
         is_changed=applied is not None and is_another(placement, applied, group_name),
