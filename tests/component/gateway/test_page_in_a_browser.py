@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import AsyncGenerator
+from random import Random
 from typing import Any
 
 import pytest
 import pytest_asyncio
+import yaml
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Route
 from tests.component.gateway.fleet_site import ROOT, Site, fleet_site, grant, reaching, using
@@ -277,3 +279,36 @@ async def test_a_thousand_clusters_have_few_rows_in_the_document(site: Site, bro
         await root.until_reads("member-0999")
         assert await drawn.count() < 80
         await root.picture("thousand")
+
+
+def any_value(random: Random, depth: int = 3) -> Any:
+    """Return something that an object may hold, and that YAML is easily read wrongly from."""
+    texts = (
+        "", " ", "yes", "No", "null", "~", "1", "1e3", "0x10", "1:30", "- a", "a: b", "a #b", "# a",
+        "a\nb", "a\nb\n", "a\n\nb", "  a\nb", "\n", "a\n\n", "'", '"', "\\", "\u00e9", "\u2028",
+        "\x7f", "\t", "{}", "[x]", "&a", "*a", "!a", "%a", "@a", "`a", "|", ">", "?", ":", "=",
+        "2026-01-01", ".inf", "<<", "a\n\tb", "a \n b", "on", "-", "---", "...", "x" * 90,
+    )  # fmt: skip
+    kind = random.randrange(6 if depth else 4)
+    if kind < 2:
+        return random.choice(texts)
+    if kind == 2:
+        return random.choice((0, -7, 1.5, True, False, None, 123456789))
+    if kind == 3:
+        return random.choice(([], {}))
+    if kind == 4:
+        return [any_value(random, depth - 1) for _ in range(random.randrange(4))]
+    return {random.choice(texts): any_value(random, depth - 1) for _ in range(4)}
+
+
+async def test_yaml_is_read_back_as_the_object_it_was_made_of(root: Visitor):
+    random = Random(7)
+    objects = [{"top": any_value(random, 4)} for _ in range(600)]
+
+    written = await root.page.evaluate(
+        "async (all) => { const { yaml } = await import('./model.js');"
+        " return all.map((each) => `${yaml(each)}\\n`) }",
+        objects,
+    )
+
+    assert [yaml.safe_load(each) for each in written] == objects

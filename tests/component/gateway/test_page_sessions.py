@@ -16,8 +16,9 @@ from tests.component.gateway.fleet_site import (
 from tests.component.gateway.page_browsers import JANE, OWN_PAGE, Browser, logged_in
 
 from clusterspace.client.kubeconfig import read_kubeconfig
+from clusterspace.client.requests import ApiRequest
 from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trust
-from clusterspace.errors import NotFound
+from clusterspace.errors import ClusterUnreachable, NotFound
 from clusterspace.roots.fleet import running_fleet
 from clusterspace.roots.page import login_address
 from clusterspace.roots.settings import FleetSettings
@@ -212,3 +213,19 @@ async def test_a_session_of_one_server_is_nothing_at_another(site: Site):
         renamed = jane.cookie.replace(name, f"__Host-clusterspace-{port}")
 
         assert (await Browser(beside, renamed).ask("GET", MAPS)).code == 401
+
+
+async def test_a_watch_of_the_page_ends_when_its_user_logs_out(site: Site):
+    jane = await logged_in(site)
+    watch = ApiRequest(
+        "GET",
+        f"/clusterspaces/hub{MAPS}",
+        (("watch", "1"),),
+        (*OWN_PAGE, ("Cookie", jane.cookie)),
+    )
+
+    async with site.connection("").stream(watch) as stream:
+        assert stream.status == 200
+        await jane.ask("DELETE", "/ui/session")
+        with pytest.raises(ClusterUnreachable, match="broke off"):
+            assert [chunk async for chunk in stream.chunks()] == [], "it goes on"

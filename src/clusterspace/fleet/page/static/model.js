@@ -200,7 +200,7 @@ function nested(value, indent) {
 function behind(value, indent) {
   const isFilled = value && typeof value === "object" && (Array.isArray(value) ? value.length : Object.keys(value).length);
   if (isFilled) return `\n${yaml(value, Array.isArray(value) ? indent : `${indent}  `)}`;
-  if (typeof value === "string" && value.includes("\n") && !/[^\n\x20-\x7e\u00a0-\uffff]/.test(value) && !/^\s/.test(value)) {
+  if (typeof value === "string" && value.includes("\n") && !/[^\n\x20-\x7e\u00a0-\u2027\u202a-\ud7ff]|^\s|\n\n$/.test(value)) {
     const lines = value.replace(/\n$/, "").split("\n");
     return ` |${value.endsWith("\n") ? "" : "-"}\n${lines.map((each) => (each ? `${indent}  ${each}` : "")).join("\n")}`;
   }
@@ -211,5 +211,7 @@ function scalar(value) {
   if (value === null || value === undefined) return "null";
   if (typeof value !== "string") return String(value);
   const isPlain = /^[A-Za-z_/.][A-Za-z0-9_./ ()=+-]*$/.test(value) && !/^(true|false|null|yes|no|on|off|y|n|~|\.inf|\.nan)$/i.test(value) && !value.endsWith(" ");
-  return isPlain ? value : JSON.stringify(value);
+  // What JSON leaves as it is and YAML takes for the end of a line, or for nothing printable.
+  const escaped = (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  return isPlain ? value : JSON.stringify(value).replace(/[\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]/g, escaped);
 }

@@ -180,7 +180,7 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
     const copy = where ? copies.get(where) : { value: object };
     const shown = copy.value && { apiVersion: kind.apiVersion, kind: kind.kind, ...copy.value, metadata: { ...copy.value.metadata, managedFields: undefined } };
     if (shown) delete shown.metadata.managedFields;
-    const text = shown ? yaml(shown) : copy.error ? S.failed(copy.error.message) : copy.loading ? S.feed.loading(where) : "";
+    const text = shown ? `${yaml(shown)}\n` : copy.error ? S.failed(copy.error.message) : copy.loading ? S.feed.loading(where) : "";
     if (yamlText.textContent !== text) yamlText.textContent = text;
   }
 
