@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Final
 
+from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis import stamps
 from clusterspace.apis.clusters import CLUSTERS, EXECUTION_PREFIX, WORKS, is_pull
 from clusterspace.apis.works import cluster_of
@@ -24,6 +25,7 @@ from clusterspace.errors import (
     NotServed,
     ServiceUnavailable,
 )
+from clusterspace.fleet.execution.evidence import compare, noted_on, read_running
 from clusterspace.fleet.execution.provenance import (
     Provenance,
     controller_of,
@@ -44,6 +46,7 @@ from clusterspace.fleet.propagation.explanation import (
 )
 from clusterspace.kube.objects import Object, name_of, namespace_of
 from clusterspace.kube.resources import GroupVersionKind
+from clusterspace.kube.times import format_time
 from clusterspace.roots.clients import open_client
 
 _LIVE_SECONDS: Final = 3.0
@@ -104,6 +107,7 @@ async def _explain_live(
                 _member_client(hub_client, cluster) as member,
             ):
                 live = await member.find(path)
+                taken_over = await _since_takeover(member, works.get(cluster), live)
         except TimeoutError:
             return LiveNote(trouble=f"no answer within {_LIVE_SECONDS:g}s")
         except Forbidden:
@@ -118,12 +122,22 @@ async def _explain_live(
             is_there=True,
             reported=state_text(live.get("status") or {}),
             differs=tuple(each.field for each in fields),
+            taken_over=taken_over,
         )
 
     async with asyncio.TaskGroup() as group:
         answering = {name: group.create_task(ask(name)) for name in map(name_of, asked)}
     answers = {name: task.result() for name, task in answering.items()}
     return explain(evidence, {name: each for name, each in answers.items() if each is not None})
+
+
+async def _since_takeover(member: ClusterClient, work: Object | None, live: Object | None) -> str:
+    """Return what became of what ran when an object was taken over; empty if it never was."""
+    before = noted_on(work)
+    if before is None or live is None:
+        return ""
+    now = SystemClock().now()
+    return compare(before, await read_running(member, live, format_time(now)), now)
 
 
 async def _explain_member(
@@ -146,6 +160,8 @@ async def _explain_member(
             inside = namespace if resource.namespaced else ""
             live = await member.get(ResourcePath(resource.group_version_resource, inside, name))
             owners = await _owners_of(member, there, live)
+            work = await _work_of(hub_client, cluster, owners[-1] if owners else live)
+            taken_over = await _since_takeover(member, work, owners[-1] if owners else live)
     except (NotFound, NotServed, Forbidden):
         raise
     except (ApiError, ClusterError, TimeoutError) as error:
@@ -161,13 +177,10 @@ async def _explain_member(
         )
     root = owners[-1] if owners else live
     root_kind, root_namespace, root_name = str(root.get("kind")), namespace_of(root), name_of(root)
-    space, work_name = work_key_of(root)
-    if not work_name:
-        # Nothing keeps it; a Work may want its place all the same.
-        space = f"{EXECUTION_PREFIX}{cluster}"
-        work_name = stamps.work_name(root_kind, root_namespace, root_name)
-    work = await hub_client.find(ResourcePath(WORKS, space, work_name))
     provenance = explain_provenance(live, owners, work)
+    if provenance.is_copy and taken_over:
+        summary = f"{provenance.summary} It was {taken_over}."
+        provenance = replace(provenance, summary=summary)
     template: Explanation | None = None
     if provenance.is_copy or provenance.is_conflict:
         template = await _template_of(
@@ -176,6 +189,16 @@ async def _explain_member(
     return MemberExplanation(
         resource.kind, inside, name, cluster, provenance=provenance, template=template
     )
+
+
+async def _work_of(hub_client: ClusterClient, cluster: str, root: Object) -> Object | None:
+    """Return the Work that keeps an object of a member, or that wants its place."""
+    space, work_name = work_key_of(root)
+    if not work_name:
+        # Nothing keeps it; a Work may want its place all the same.
+        space = f"{EXECUTION_PREFIX}{cluster}"
+        work_name = stamps.work_name(str(root.get("kind")), namespace_of(root), name_of(root))
+    return await hub_client.find(ResourcePath(WORKS, space, work_name))
 
 
 async def _owners_of(member: ClusterClient, served: ServedResources, live: Object) -> list[Object]:

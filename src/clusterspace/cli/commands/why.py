@@ -257,6 +257,8 @@ def _state_texts(note: "ClusterNote", now: float) -> list["Text"]:
             texts.append(Text("it is not there now: the hub puts it back", _BAD))
         elif live.differs:
             texts.append(Text(f"not as the hub wants it: {', '.join(live.differs)}", _WAITING))
+        if live.taken_over:
+            texts.append(Text(live.taken_over))
     return texts
 
 

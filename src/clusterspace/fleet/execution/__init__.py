@@ -6,6 +6,7 @@ controller.py        one cluster's Works, queued and carried out; one controller
 takeover.py          may we touch what is there? what a manifest makes of it, and leaves to others
 apply.py             one manifest put on the member: created, adopted, updated; drift, at a pace
 member_informers.py  the member's objects followed, and which Work a change concerns
+evidence.py          what ran under an object when it was taken over, noted and compared
 report.py            Work status and Events: what became of the manifests
 prune.py             what a Work no longer asks for: recorded, live-read, deleted by UID; its budget
 provenance.py        whose an object of a member is, what differs from the hub, who wrote it

@@ -3,7 +3,7 @@
 Nothing is ever overwritten unseen: every update is one PUT at the version that was looked at.
 """
 
-from collections.abc import Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
@@ -33,6 +33,7 @@ from clusterspace.errors import (
     NotServed,
     RequestEntityTooLarge,
 )
+from clusterspace.fleet.execution.evidence import encode, is_proved_elsewhere, read_running
 from clusterspace.fleet.execution.member_informers import MemberInformers
 from clusterspace.fleet.execution.report import (
     MOST_FIELDS,
@@ -62,6 +63,7 @@ from clusterspace.kube.objects import (
     resource_version_of,
 )
 from clusterspace.kube.resources import GroupVersionResource
+from clusterspace.kube.times import format_time
 
 NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
 
@@ -113,8 +115,16 @@ class Applied:
         return self.action not in (Action.WAITS, Action.CONFLICTS, Action.DRIFTED)
 
 
+BeforeTakeover = Callable[[Object], Awaitable[None]]
+"""Told of an object that is about to be taken over, as it is."""
+
+
 async def apply(
-    member: Client, path: ResourcePath, manifest: Object, cached: Object | None
+    member: Client,
+    path: ResourcePath,
+    manifest: Object,
+    cached: Object | None,
+    before_takeover: BeforeTakeover | None = None,
 ) -> Applied:
     """Bring one member object to its manifest, beginning with what was last seen of it."""
     # What was seen may be old, or not be there any more. The member knows, and refuses the write;
@@ -134,18 +144,22 @@ async def apply(
     live = cached
     for _ in range(_ROUNDS - 1):
         try:
-            return await _apply_once(member, path, manifest, live)
+            return await _apply_once(member, path, manifest, live, before_takeover)
         except (AlreadyExists, Conflict):
             live = await member.find(path)
         except NotFound:
             if live is None:
                 raise  # not the object is missing, but the namespace it goes into
             live = await member.find(path)
-    return await _apply_once(member, path, manifest, live)
+    return await _apply_once(member, path, manifest, live, before_takeover)
 
 
 async def _apply_once(
-    member: Client, path: ResourcePath, manifest: Object, live: Object | None
+    member: Client,
+    path: ResourcePath,
+    manifest: Object,
+    live: Object | None,
+    before_takeover: BeforeTakeover | None,
 ) -> Applied:
     decision = decide(manifest, live)
     if live is None or decision is TakeoverDecision.CREATE:
@@ -172,6 +186,8 @@ async def _apply_once(
                 return Applied(Action.CONFLICTS, live)
     if planned is None:
         return Applied(Action.UNCHANGED, live)
+    if action is Action.ADOPTED and before_takeover is not None:
+        await before_takeover(live)
     stored = await member.update(path, planned.body, _AS_US)
     if resource_version_of(stored) == resource_version_of(live):
         # The member takes what we said for what it has: written differently, meant the same.
@@ -196,6 +212,7 @@ class Applier:
         self._member = member
         self._informers = informers
         self._reporter = reporter
+        self._clock = clock
         self._pace = RepairPace(clock)
         # By Work and place in it. One key is touched by one worker at a time, for a Work is. It is
         # lost with the process, and nothing but speed with it: after a start everything is compared
@@ -323,7 +340,9 @@ class Applier:
 
         subject, cluster = subject_text(manifest), self._informers.cluster
         try:
-            applied = await apply(self._member, path, manifest, live)
+            # Drift that is taken back from another owner was taken over, and noted, before.
+            note = None if drift else self._noting(work, manifest)
+            applied = await apply(self._member, path, manifest, live, note)
         except NotFound:
             namespace = namespace_of(manifest)
             problem = (
@@ -351,6 +370,18 @@ class Applier:
             # In force, and not ours: the status lists what the member has of this Work.
             return ManifestResult(manifest)
         return self._in_force(manifest, applied.live, is_recreated=is_recreated)
+
+    def _noting(self, work: Object, manifest: Object) -> BeforeTakeover:
+        """Return what notes, on a Work, what runs under an object before it is taken over."""
+
+        async def note(live: Object) -> None:
+            if is_proved_elsewhere(manifest):
+                return
+            at = format_time(self._clock.now())
+            running = await read_running(self._member, live, at)
+            await self._reporter.note_taken_over(work, encode(running))
+
+        return note
 
     def _not_in_force(
         self, manifest: Object, applied: Applied, path: ResourcePath

@@ -5,6 +5,7 @@ what was put back. They go to the Work, and to the template for users.
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,9 +32,10 @@ from clusterspace.apis.works import (
 )
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import Client
-from clusterspace.controllers.commit import commit
+from clusterspace.controllers.commit import commit, commit_change
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.errors import ApiError
+from clusterspace.fleet.execution.evidence import TAKEN_OVER
 from clusterspace.fleet.execution.takeover import (
     Update,
     co_owners_of,
@@ -60,6 +62,8 @@ from clusterspace.kube.objects import (
     metadata_of,
     name_of,
     namespace_of,
+    uid_of,
+    with_metadata,
 )
 
 APPLIED_SUCCESSFUL: Final = "AppliedSuccessful"
@@ -320,6 +324,22 @@ class WorkReporter:
             health = str(entry.get("health", "")).lower()
             message = f"Interpret health of object({subject}) as {health}."
             self._events.record(work, HEALTH_INTERPRETED, message, is_routine=True)
+
+    async def note_taken_over(self, work: Object, running: str) -> None:
+        """Write on a Work what ran under its object before that is taken over.
+
+        Whoever may not write it, or is too late, takes the object over without: what its policy
+        asks for does not wait for a note.
+        """
+
+        def noted(present: Object) -> Object:
+            if uid_of(present) != uid_of(work):
+                return present  # another took its place, and takes the object over itself
+            annotations = {**annotations_of(present), TAKEN_OVER: running}
+            return with_metadata(present, annotations=annotations)
+
+        with suppress(ApiError):
+            await commit_change(self._hub, resource_path_of(WORKS, work), noted)
 
     def forget(self, work_name: str) -> None:
         """Forget a Work that is gone."""

@@ -147,6 +147,8 @@ class LiveNote:
     """The state of the object, in a few words."""
     differs: tuple[str, ...] = ()
     """Fields that are not as the hub wants them."""
+    taken_over: str = ""
+    """What became of what ran when the object was taken over; empty when it was made by the hub."""
 
 
 @dataclass(frozen=True, slots=True)
