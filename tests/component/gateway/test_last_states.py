@@ -1,6 +1,7 @@
 """Members that are away: a caller is shown what they last answered, with a word of its age."""
 
 import json
+import re
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -162,6 +163,28 @@ async def test_the_last_state_of_a_member_that_is_away_is_shown_with_its_age(sit
 
             assert of(answer, "north") == [*north.names, "new.clusterspace.north"]
             assert not answer.warning
+
+
+async def test_a_namespace_is_shown_as_it_was_to_who_saw_all_of_them(site: Site):
+    everywhere = "/api/v1/configmaps"
+    async with lost_member(site) as north:
+        before = await listed(site, everywhere)
+        assert len(of(before, "north")) > COUNT  # of other namespaces, too
+        await site.ask("GET", everywhere, headers=(("Accept", TABLE),))
+        north.leave()
+
+        answer = await listed(site)
+        assert of(answer, "north") == north.names
+        assert "north (0s ago)" in answer.warning
+        table = await site.ask("GET", MAPS, headers=(("Accept", TABLE),))
+        shown = [row["cells"][0] for row in table.body["rows"]]
+        assert [each for each in shown if re.match(r"c\d.*north", each)] == north.names
+        assert not any(each.startswith("extension") for each in shown if "north" in each)
+        # With other words it is another list, of which nothing is known.
+        left = await listed(site, f"{MAPS}?labelSelector=half%3Dleft")
+        assert of(left, "north") == []
+        # And who was shown nothing of all namespaces is shown nothing of one.
+        assert of(await listed(site, token="jane-token"), "north") == []
 
 
 async def test_the_cluster_column_says_how_old_a_row_is(site: Site):

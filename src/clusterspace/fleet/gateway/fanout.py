@@ -85,6 +85,7 @@ from clusterspace.fleet.gateway.routes import (
     Reach,
     Route,
     Subject,
+    path_in_cluster,
     rewrite_query,
 )
 from clusterspace.fleet.gateway.shared_watches import SharedWatches
@@ -409,12 +410,19 @@ class FleetContext:
         resource = f"{self.info.resource}.{self.info.group}"
         return ListKey(cluster, resource, self.http.user.name)
 
-    def question_to(self, cluster: str, query: Query) -> Question | None:
+    def question_to(
+        self, cluster: str, query: Query, *, of_all_namespaces: bool = False
+    ) -> Question | None:
         """Return what stands for a list of a member, as this caller asks for it; None if none does.
 
         It is another one for another identity, at another cluster of the same name, in another form
-        or other words. `query` are the parameters that are the same for all pages.
+        or other words. `query` are the parameters that are the same for all pages. One for
+        `of_all_namespaces` is the same list with no namespace named.
         """
+        path = self.path
+        if of_all_namespaces:
+            whole = path_in_cluster(replace(self.info, namespace="", is_in_namespace=False))
+            path = quote("/" + whole.removeprefix("/"), safe="/:")
         try:
             impersonated, form = (
                 self.fleet.identities.headers(self.http.user, cluster),
@@ -429,7 +437,7 @@ class FleetContext:
             self.info.resource,
         )
         member, naming = self.fleet.directory.identity(cluster), self.route.naming_in(cluster)
-        words = (member, self.path, form.transform, form.meta_version, str(naming))
+        words = (member, path, form.transform, form.meta_version, str(naming))
         return Question(caller, digest_of((*words, *chain.from_iterable(query.pairs))))
 
     def note(self, reply: Reply) -> Reply:

@@ -236,8 +236,8 @@ class ObjectCache:
     # -- what callers were told ----------------------------------------------------------------
 
     def find_list(self, key: KindKey, asked: Hashable) -> KnownList | None:
-        """Return what a caller was last told when they asked for this."""
-        kind = self._kinds.get(key)
+        """Return what a caller was last told when they asked for this; its kind counts as used."""
+        kind = self.find(key)
         return None if kind is None else kind.lists.get(asked)
 
     def note_list(self, key: KindKey, asked: Hashable, listed: KnownList) -> None:

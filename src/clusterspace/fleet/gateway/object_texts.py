@@ -26,7 +26,7 @@ _LEVEL: Final = 1
 _READ_AT_ONCE: Final = 128
 """Objects whose fields are looked into before others take their turn: a millisecond or two."""
 _MOST_COLUMNS: Final = 6
-_COLUMN_BYTES: Final = 100
+_COLUMN_BYTES: Final = 150
 """What a column takes for each object, about: a value of its own, and its place in two orders."""
 
 

@@ -291,7 +291,7 @@ def _restored(kinds: Sequence[_Kind], read_at: float, *, is_packed: bool) -> lis
                 texts |= {digest: Text(block, range(len(plain))[at]) for at, digest in each.digests}
             restored.append(_Restored(kind, texts))
             kind.blocks = []
-    except (ValueError, IndexError, *UNREADABLE) as error:
+    except (ValueError, IndexError, OverflowError, *UNREADABLE) as error:
         raise _Unfit(f"it cannot be read: {error}") from error
     return restored
 

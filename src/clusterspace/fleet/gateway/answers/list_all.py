@@ -404,10 +404,15 @@ class _Walk:
             question = context.question_to(cluster, self._question)
             if question is None:
                 continue
-            asked = slice_of(cluster)
-            last = context.fleet.last_lists.find(
-                question, wanted=asked.version, exactly=asked.match == EXACT
+            asked, is_wider = slice_of(cluster), False
+            find = partial(
+                context.fleet.last_lists.find, wanted=asked.version, exactly=asked.match == EXACT
             )
+            last = find(question)
+            if last is None and context.info.is_in_namespace:
+                # Who was shown the objects of all namespaces was shown those of this one.
+                wider = context.question_to(cluster, self._question, of_all_namespaces=True)
+                last, is_wider = wider and find(wider), True
             # A part would pass for the whole at the version that it names: whoever goes on from
             # there never hears of the rest.
             if last is None or not last.is_whole:
@@ -424,6 +429,8 @@ class _Walk:
             pages: list[ClusterList] = []
             for page in last.pages:
                 listed = page.reply.listed or (await take_apart(context, page.reply)).listed
+                if listed is not None and is_wider:
+                    listed = lists.in_namespace(listed, context.info.namespace)
                 if listed is not None:
                     pages.append(replace(listed, naming=context.labelled(listed.naming)))
             if len(pages) < len(last.pages):

@@ -49,6 +49,7 @@ _MOST_ELEMENTS: Final = 128
 
 _MARKER: Final = MARKER.encode()
 
+_NULL: Final = msgspec.Raw(b"null")
 _NO_TEXT: Final = msgspec.Raw(b"")
 """Before the elements of a list it makes the encoder write the comma that joins two batches."""
 
@@ -138,6 +139,40 @@ def joined(pages: Sequence[ClusterList], subject: Subject, *, age: str) -> Clust
         sort_keys=[key for page in pages for key in page.sort_keys],
         age=age,
     )
+
+
+class _Place(msgspec.Struct, frozen=True):
+    namespace: str = ""
+
+
+class _Placed(msgspec.Struct):
+    metadata: _Place = _Place()
+
+
+_read_place: Final = msgspec.json.Decoder(_Place).decode
+_read_placed: Final = msgspec.json.Decoder(_Placed).decode
+
+
+def in_namespace(listed: ClusterList, namespace: str) -> ClusterList | None:
+    """Return what a list has of one namespace; None where that cannot be told."""
+
+    def is_there(text: msgspec.Raw | msgspec.UnsetType) -> bool:
+        return text is not msgspec.UNSET and _read_placed(text).metadata.namespace == namespace
+
+    try:
+        if any(row.beside in (msgspec.UNSET, _NULL) for row in listed.rows):
+            return None
+        rows = [row for row in listed.rows if is_there(row.beside)]
+        items = [
+            item for item in listed.items if _read_place(item["metadata"]).namespace == namespace
+        ]
+        texts = [text for text in listed.texts if is_there(text)]
+    except (KeyError, *UNREADABLE):
+        return None
+    keys = listed.sort_keys
+    if keys and len(rows) + len(items) + len(texts) < len(keys):
+        return None  # it would have to be sorted anew
+    return replace(listed, rows=rows, items=items, texts=texts)
 
 
 class _Metadata(msgspec.Struct, rename={"version": "resourceVersion", "token": "continue"}):
