@@ -90,7 +90,9 @@ async def _serve_members(
             settings = HubSettings(home, port=0, store="memory", token_auth_file=tokens)
             await stack.enter_async_context(running_hub(settings))
             await fill(settings_in(home, name))
-        gc.freeze()  # as a member in a process of its own does
+            # As a member in a process of its own does; and of a hundred members that are done the
+            # collector would look at all again for each that is being filled.
+            gc.freeze()
         pipe.send(None)
         await asyncio.to_thread(pipe.recv)
 

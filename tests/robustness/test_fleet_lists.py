@@ -308,8 +308,8 @@ def tell_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = ListQuestion.asked
 
     def nobodys(question: ListQuestion, cluster: str) -> tuple[Any, ...]:
-        member, path, _, query = cast("tuple[Any, ...]", asked(question, cluster))
-        return (member, path, query)
+        member, _, words = cast("tuple[Any, ...]", asked(question, cluster))
+        return (member, words)
 
     async def is_allowed(*_: Any) -> bool:
         return True

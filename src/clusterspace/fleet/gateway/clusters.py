@@ -550,6 +550,7 @@ class Directory:
         self._clusters = Informer(hub, ResourcePath(CLUSTERS))
         self._secrets = Informer(hub, ResourcePath(_SECRETS, credentials_namespace))
         self._known: dict[str, Object] = {}
+        self._identities: dict[str, str] = {}
         self._labels: dict[str, ClusterLabels] = {HUB: labels_of_cluster(HUB, None, HUB_ALIAS)}
         self._row_labels = {HUB: shown_in_rows(HUB, self._labels[HUB])}
         self._settings: dict[str, ConnectionSettings | ClusterError] = {}
@@ -639,8 +640,7 @@ class Directory:
 
     def identity(self, cluster: str) -> str:
         """Return what tells a member from another one of the same name, before it or after it."""
-        known = self._known.get(cluster, {})
-        return f"{uid_of(known)} {id_of(known)}" if known else ""
+        return self._identities.get(cluster, "")
 
     def require_tunnelled(self, cluster: str) -> None:
         """Refuse the tunnel of a cluster that is not reached through one."""
@@ -691,6 +691,7 @@ class Directory:
         cluster = update.decode_after()
         if cluster is None:
             self._known.pop(update.key, None)
+            self._identities.pop(update.key, None)
             self._labels.pop(update.key, None)
             self._row_labels.pop(update.key, None)
             self._settings.pop(update.key, None)
@@ -702,6 +703,7 @@ class Directory:
         labels = labels_of_cluster(update.key, cluster)
         is_changed = labels != self._labels.get(update.key)  # of a new one too: it had none
         self._known[update.key] = cluster
+        self._identities[update.key] = f"{uid_of(cluster)} {id_of(cluster)}"
         self._labels[update.key] = labels
         if is_changed:
             self._row_labels[update.key] = shown_in_rows(update.key, labels)

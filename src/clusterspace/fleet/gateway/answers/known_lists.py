@@ -49,7 +49,7 @@ from clusterspace.fleet.gateway.merge.lists import (
 from clusterspace.fleet.gateway.object_cache import CachedKind, KindKey, ListHistory, digest_of
 from clusterspace.fleet.gateway.object_texts import KnownList, Text, Texts
 from clusterspace.fleet.gateway.renaming import LAST_APPLIED, encode, renamer
-from clusterspace.fleet.gateway.routes import HUB, unqualifier
+from clusterspace.fleet.gateway.routes import HUB, MARKER, unqualifier
 from clusterspace.kube.json_errors import UNREADABLE
 
 _ACCEPT: Final = f"{JSON};as={METADATA_LIST};v=v1;g=meta.k8s.io,{JSON}"
@@ -77,20 +77,36 @@ class ListQuestion:
         self.most = most
         """How many objects of each member are looked at, in their order; 0 is all of them."""
         self.is_cacheable = bool(context.fleet.cache.most_bytes) and _is_cacheable(context)
+        # A thousand members are asked the same by the same, mostly: what is alike is made once.
+        self._names_cluster = any(MARKER in value for _, value in query.pairs)
+        self._keys: dict[str, KindKey] = {}
+        self._callers: dict[bool, Hashable] = {}
+        self._words: Hashable = None
 
     def key(self, cluster: str) -> KindKey:
         """Return under which key objects of a member are kept."""
-        return KindKey(self.context.route.naming_in(cluster), self.context.subject)
+        found = self._keys.get(cluster)
+        if found is None:
+            found = KindKey(self.context.route.naming_in(cluster), self.context.subject)
+            self._keys[cluster] = found
+        return found
 
     def asked(self, cluster: str) -> Hashable:
-        """Return what tells the list from any other, of anybody: who asks whom, in which words."""
-        context = self.context
-        return (
-            context.fleet.directory.identity(cluster),
-            context.path,
-            context.fleet.identities.headers(context.http.user, cluster),
-            context.query_for(context.route.naming_in(cluster), self._query).pairs,
-        )
+        """Return what tells the list from any other, of anybody: who asks whom, in which words.
+
+        Raises ApiError for who cannot ask members at all.
+        """
+        context, identities = self.context, self.context.fleet.identities
+        is_plain = cluster in identities.plain_accounts
+        caller = self._callers.get(is_plain)
+        if caller is None:
+            caller = identities.headers(context.http.user, cluster)
+            self._callers[is_plain] = caller
+        words = self._words
+        if words is None or self._names_cluster:
+            words = (context.path, context.query_for(self.key(cluster).naming, self._query).pairs)
+            self._words = words
+        return context.fleet.directory.identity(cluster), caller, words
 
     async def find_known(
         self, clusters: Collection[str], version_of: Callable[[str], tuple[str, bool]]
@@ -135,7 +151,8 @@ class ListQuestion:
         for number, (cluster, known) in enumerate(found.items(), 1):
             try:
                 listed = await self.shown(cluster, known, self.most)
-                self.hold(cluster, Texts.weight_of(listed.texts))
+                if not self.most:  # of what is cut here no more is held than a page has
+                    self.hold(cluster, Texts.weight_of(listed.texts))
             except (ClusterError, *UNREADABLE):
                 continue  # asked for the list itself, it is left out with its reason
             replies[cluster] = Reply(cluster, 200, listed=listed)
@@ -165,9 +182,10 @@ class ListQuestion:
         Raises one of UNREADABLE for an object that cannot be read.
         """
         judged, key = self.context.field_filter, self.key(cluster)
-        listed = ClusterList(key.naming, known.kind, known.api_version, ListMetadata(known.version))
+        metadata, before = ListMetadata(known.version), known.weight
         if judged is None:
-            return replace(listed, texts=Texts(known.texts))
+            texts = Texts(known.texts)
+            return ClusterList(key.naming, known.kind, known.api_version, metadata, texts=texts)
         # Fields are compared in the member's own words, and texts have the names of the fleet.
         own = unqualifier(cluster)
         numbers: Sequence[int] = range(len(known.texts))
@@ -194,8 +212,17 @@ class ListQuestion:
                 numbers = sorted(numbers, key=values.__getitem__, reverse=order.is_descending)
             numbers = numbers[:most] if most else numbers
             keys = [column.values[at] for at in numbers]
-        self.context.fleet.cache.weigh_lists(key)
-        return replace(listed, texts=known.part(numbers), sort_keys=keys)
+        if known.weight != before:
+            self.context.fleet.cache.weigh_lists(key)
+        return ClusterList(
+            key.naming,
+            known.kind,
+            known.api_version,
+            metadata,
+            texts=known.part(numbers),
+            sort_keys=keys,
+            is_sorted=order is not None,
+        )
 
 
 async def ask_for_list(

@@ -84,6 +84,8 @@ class ClusterList:
     rows: Sequence[Row] = field(default=(), repr=False)
     sort_keys: Sequence[tuple[int, Any]] = field(default=(), repr=False)
     """What each object is sorted by, where a list is to be in order."""
+    is_sorted: bool = False
+    """Whether it is in that order already."""
     texts: Sequence[msgspec.Raw] = field(default=(), repr=False)
     """The items as they are written to clients, in place of `items`: their names are changed."""
     age: str = ""

@@ -83,8 +83,9 @@ def sorted_page(
 
     def places_of(at: int) -> Iterator[tuple[SortKey, int, int]]:
         keys = lists[at].sort_keys
-        # What comes in order already, from columns, costs one look for each object.
-        numbers = sorted(range(len(keys)), key=keys.__getitem__, reverse=order.is_descending)
+        numbers: Sequence[int] = range(len(keys))
+        if not lists[at].is_sorted:
+            numbers = sorted(numbers, key=keys.__getitem__, reverse=order.is_descending)
         return ((keys[index], at, index) for index in numbers)
 
     # Sorting and merging are stable, turned round too: what is alike stays as it was.
