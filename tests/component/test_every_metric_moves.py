@@ -57,7 +57,11 @@ OF_ETCD = {
 }
 """Of a hub on etcd: `test_etcd_store.py` has one, and sees them move."""
 
-OF_EVICTIONS = {"clusterspace_evictions", "clusterspace_evictions_suspended"}
+OF_EVICTIONS = {
+    "clusterspace_evictions",
+    "clusterspace_evictions_braked",
+    "clusterspace_evictions_suspended",
+}
 """Off here, as they are unless turned on: `test_propagation_eviction.py` sees them move."""
 
 

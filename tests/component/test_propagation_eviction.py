@@ -12,7 +12,7 @@ from tests.component.scheduler_site import Fleet, Running, running_scheduler
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.clusters import CLUSTERS
-from clusterspace.apis.policies import CLUSTER_TAINT_POLICIES
+from clusterspace.apis.policies import CLUSTER_TAINT_POLICIES, FAILBACK
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client
 from clusterspace.controllers.events import EVENTS, EventRecorder
@@ -610,3 +610,35 @@ async def test_a_policy_that_cannot_be_meant_is_refused(fleet: Fleet) -> None:
 
     assert "spec.taints[1]" in str(refused.value)
     assert "spec.addOnConditions[0].operator" in str(refused.value)
+
+
+async def test_a_workload_goes_back_to_its_first_group_when_that_has_been_well(
+    fleet: Fleet,
+) -> None:
+    groups = [
+        {"affinityName": "home", "clusterNames": ["member1"]},
+        {"affinityName": "away", "clusterNames": ["member2"]},
+    ]
+    web = await fleet.bind("web", {"clusterAffinities": groups, "replicaScheduling": DYNAMIC})
+
+    def asks(binding: Object) -> Object:
+        noted = {**binding["metadata"].get("annotations", {}), FAILBACK: "1"}
+        return with_metadata(binding, annotations=noted)
+
+    async with running(fleet):
+        await fleet.until_targets(web, {"member1": 2})
+        await taint(fleet, "member1", FAILED)
+        await fleet.until_targets(web, {"member2": 2})
+        await report(fleet, web)
+        await until_equal(lambda: leaves(fleet, web), [])
+        await untaint(fleet, "member1")
+        await settled()
+        await fleet.until_targets(web, {"member2": 2})
+
+        await fleet.change(web, asks)
+
+        await fleet.until_targets(web, {"member1": 2})
+        # The copy that it leaves is kept until the next one is healthy.
+        assert await leaves(fleet, web) == ["member2"]
+        await report(fleet, web)
+        await until_equal(lambda: leaves(fleet, web), [])

@@ -12,7 +12,15 @@ from typing import Final
 from clusterspace.errors import Cause, MalformedSelector
 from clusterspace.kube import causes
 from clusterspace.kube.names import label_key_problems
-from clusterspace.kube.objects import Object, find_at, labels_of, name_of, namespace_of, with_value
+from clusterspace.kube.objects import (
+    Object,
+    annotations_of,
+    find_at,
+    labels_of,
+    name_of,
+    namespace_of,
+    with_value,
+)
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.kube.selectors import LabelSelector, label_selector_of
 
@@ -38,6 +46,9 @@ CLUSTER_TAINT_POLICIES: Final = GroupVersionResource(GROUP, "v1alpha1", "cluster
 
 ABORT: Final = "Abort"
 OVERWRITE: Final = "Overwrite"
+FAILBACK: Final = "clusterspace.io/failback-after"
+"""Annotation of policies, and of their bindings: seconds for which an earlier group of
+clusterAffinities is well before it is gone back to."""
 LAZY: Final = "Lazy"
 
 
@@ -304,6 +315,13 @@ def policy_causes(policy: Object, old: Object | None) -> tuple[Cause, ...]:
         ]
     found += placement_causes(spec.get("placement") or {}, "spec.placement")
     found += _failover_causes(spec)
+    back = annotations_of(policy).get(FAILBACK)
+    if back is not None and not back.isdecimal():
+        why = "must be whole seconds, such as 600"
+        found.append(causes.invalid(f"metadata.annotations[{FAILBACK}]", back, why))
+    elif back is not None and not find_at(spec, "placement", "clusterAffinities"):
+        why = "only spec.placement.clusterAffinities have a group to go back to"
+        found.append(causes.invalid(f"metadata.annotations[{FAILBACK}]", back, why))
     suspension: Object = spec.get("suspension") or {}
     clusters = find_at(suspension, "dispatchingOnClusters", "clusterNames")
     if suspension.get("dispatching") and clusters:

@@ -55,6 +55,12 @@ _suspended = Gauge(
     "Whether nobody is evicted at present, because the controllers suspect themselves: 1 or 0.",
     registry=REGISTRY,
 )
+_braked = Gauge(
+    "clusterspace_evictions_braked",
+    "Whether workloads wait to leave a failure domain because so many have left it: 1 or 0.",
+    ("domain",),
+    registry=REGISTRY,
+)
 _joins = Counter(
     "clusterspace_member_clusters_joined_total",
     "MemberClusters whose agent joined.",
@@ -110,6 +116,11 @@ def evicted(cluster: str, step: str) -> None:
 def evictions_suspended(*, are: bool) -> None:
     """Note whether nobody is evicted at present."""
     _suspended.set(int(are))
+
+
+def evictions_braked(domain: str, *, are: bool) -> None:
+    """Note whether workloads wait to leave a failure domain."""
+    _braked.labels(domain).set(int(are))
 
 
 def member_joined() -> None:

@@ -126,6 +126,20 @@ if TYPE_CHECKING:
     help="Workloads that begin to leave in a second, over all clusters; 0: none.",
 )
 @click.option(
+    "--domain-eviction-rate",
+    type=click.FloatRange(min=0),
+    default=0.25,
+    show_default=True,
+    help="Workloads that begin to leave one region, or provider, in a second; 0: none.",
+)
+@click.option(
+    "--domain-eviction-budget",
+    type=click.FloatRange(min=0, max=100),
+    default=50.0,
+    show_default=True,
+    help="Percent of a region's workloads that may begin to leave it in ten minutes.",
+)
+@click.option(
     "--eviction-settle-time",
     "settle_seconds",
     type=click.FloatRange(min=0),
@@ -169,6 +183,8 @@ def controllers(
     purge_mode: str,
     grace_seconds_of_evictions: float,
     eviction_rate: float,
+    domain_eviction_rate: float,
+    domain_eviction_budget: float,
     settle_seconds: float,
     margin_seconds: float,
     autoscaling_seconds: float,
@@ -214,6 +230,8 @@ def controllers(
                 is_on=evicts,
                 purge_mode=purge_mode,
                 each_second=eviction_rate,
+                domain_each_second=domain_eviction_rate,
+                domain_percent=domain_eviction_budget,
                 grace_seconds=grace_seconds_of_evictions,
                 settle_seconds=settle_seconds,
                 margin_seconds=margin_seconds,

@@ -16,6 +16,7 @@ from clusterspace.apis import stamps
 from clusterspace.apis.kinds import kind_of
 from clusterspace.apis.policies import (
     CLUSTER_PROPAGATION_POLICIES,
+    FAILBACK,
     LAZY,
     PROPAGATION_POLICIES,
     Precision,
@@ -253,6 +254,8 @@ class Policy:
     selectors: tuple[ResourceSelector, ...] = ()
     priority: int = 0
     is_leaving: bool = False
+    failback: str = ""
+    """After how many seconds its templates go back to an earlier group; empty for never."""
     problem: str = ""
     """Why its selectors cannot be read: then it keeps what it has and claims nothing more."""
 
@@ -320,6 +323,7 @@ def read_policy(policy: Object) -> Policy:
         selectors=selectors,
         priority=int(find_at(policy, "spec", "priority") or 0),
         is_leaving=bool(metadata_of(policy).get("deletionTimestamp")),
+        failback=annotations_of(policy).get(FAILBACK, ""),
         problem=problem,
     )
 

@@ -19,6 +19,7 @@ from clusterspace.apis.interpreter.templates import replicas_in
 from clusterspace.apis.policies import (
     CLUSTER_OVERRIDE_POLICIES,
     CLUSTER_PROPAGATION_POLICIES,
+    FAILBACK,
     OVERRIDE_POLICIES,
     PROPAGATION_POLICIES,
 )
@@ -67,6 +68,7 @@ from clusterspace.fleet.propagation.templates import (
 )
 from clusterspace.kube.objects import (
     Object,
+    annotations_of,
     finalizers_of,
     find_at,
     is_being_deleted,
@@ -381,6 +383,10 @@ def bound(
     version only when users changed the template, and not when its status moved.
     """
     claimed = with_claim(with_owner(binding, template), policy.claim)
+    noted = {key: text for key, text in annotations_of(claimed).items() if key != FAILBACK}
+    if policy.failback:
+        noted[FAILBACK] = policy.failback
+    claimed = with_metadata(claimed, annotations=noted)
     spec: Object = claimed.get("spec") or {}
     ours: dict[str, Any] = {key: policy.spec.get(key) for key in _POLICY_FIELDS}
     ours["placement"] = ours["placement"] or {}

@@ -18,7 +18,7 @@ from typing import Final
 import structlog
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apis.clusters import CLUSTERS
+from clusterspace.apis.clusters import CLUSTERS, DRAIN_TAINT
 from clusterspace.apis.works import (
     CLUSTER_RESOURCE_BINDINGS,
     RESOURCE_BINDINGS,
@@ -49,6 +49,7 @@ from clusterspace.fleet.propagation.eviction.decisions import (
     assess,
     failing_clusters,
     find_evicting,
+    is_answered,
     look_dead,
     new_application_task,
     new_task,
@@ -58,9 +59,15 @@ from clusterspace.fleet.propagation.eviction.decisions import (
     tolerated_failure,
     with_tasks,
 )
+from clusterspace.fleet.propagation.eviction.failback import (
+    FAILED_BACK,
+    Failbacks,
+    going_home,
+)
+from clusterspace.fleet.propagation.eviction.pace import Pace
 from clusterspace.fleet.propagation.heartbeats import Heartbeats
 from clusterspace.fleet.propagation.scheduler.demands import is_to_schedule
-from clusterspace.fleet.propagation.scheduler.filters import taint_text
+from clusterspace.fleet.propagation.scheduler.filters import KnownClusters, taint_text
 from clusterspace.kube.objects import Object, is_being_deleted
 from clusterspace.telemetry import fleet_metrics
 
@@ -113,9 +120,9 @@ class Eviction(Reconciler):
         """Why nobody is evicted at present; empty when somebody may be."""
         self._reported: set[Request] = set()
         """Bindings of which it was said that their evictions are suspended."""
-        self._slots: dict[tuple[Request, str], float] = {}
-        """When each eviction that waits for its turn has it."""
-        self._next_slot = 0.0
+        self._pace = Pace(clock, settings)
+        self._failbacks = Failbacks(clock)
+        self._candidates = caches.shared(KnownClusters)
         self._failing: dict[Request, dict[str, float]] = {}
         """Since when each application fails on each cluster, by our own steady clock.
 
@@ -136,6 +143,7 @@ class Eviction(Reconciler):
         binding = informer.cache.find(request.key)
         if binding is None or is_being_deleted(binding) or not is_to_schedule(binding):
             self._failing.pop(request, None)
+            self._failbacks.forget(request)
             return Done()
         now = self._clock.now()
         leaving = {str(each.get("fromCluster") or "") for each in tasks_of(binding)}
@@ -148,15 +156,9 @@ class Eviction(Reconciler):
         due = [name for name, seconds in waits.items() if seconds == 0]
         later = min((each for each in waits.values() if each), default=None)
         if not due and not leaving:
-            return Done() if later is None else RequeueAfter(later)
-        # Before anything is begun, or ended by removing a copy: is it the fleet, or is it us?
-        if why := self._why_suspended():
-            if request not in self._reported:
-                self._events.record(binding, SUSPENDED, why, is_warning=True)
-            self._reported.add(request)
-            self._suspend(why)
+            return await self._go_home(request, informer.path.at(request.key), binding, later)
+        if self._is_suspended(request, binding):
             return RequeueAfter(min(_LOOK_SECONDS, max(self._settings.settle_seconds, 0.1)))
-        self._suspend("")
 
         result = assess(
             binding,
@@ -177,7 +179,7 @@ class Eviction(Reconciler):
             # lost, and nobody begins or ends it twice.
             for each in begun:
                 name = str(each["fromCluster"])
-                self._slots.pop((request, name), None)
+                self._pace.begun((request, name), self._domain_of(name))
                 why = str(each.get("message") or "its taints are not tolerated, or no longer")
                 if each["reason"] == APPLICATION_FAILURE:
                     why = f"it has failed there for {tolerated_failure(binding):g} s or longer"
@@ -191,6 +193,44 @@ class Eviction(Reconciler):
             waiting.append(_LOOK_SECONDS)
         return RequeueAfter(min(waiting)) if waiting else Done()
 
+    async def _go_home(
+        self, request: Request, path: ResourcePath, binding: Object, later: float | None
+    ) -> Result:
+        """Have a binding that fell back go to an earlier group, when its time has come.
+
+        `later` is when to look again for other reasons.
+        """
+        looks = [] if later is None else [later]
+        home, wait = self._failbacks.wait(request, binding, self._candidates.candidates())
+        if not home or wait is None or wait > 0:
+            # No watch tells a binding of clusters that it is not on.
+            looks += [] if wait is None else [min(wait or _LOOK_SECONDS, _LOOK_SECONDS)]
+            return RequeueAfter(min(looks)) if looks else Done()
+        if self._is_suspended(request, binding):
+            return RequeueAfter(min(_LOOK_SECONDS, max(self._settings.settle_seconds, 0.1)))
+        turns = [(request, each.name) for each in clusters_of(binding) if each.name not in home]
+        if (seconds := max(self._pace.wait(e, self._domain_of(e[1])) for e in turns)) > 0:
+            return RequeueAfter(seconds)
+        desired = going_home(binding, home, self._clock.now())
+        stored = await commit(self._hub, path, binding, desired)
+        # Killed here, the binding says all that is to happen, and no event tells of it.
+        for turn in turns:
+            self._pace.begun(turn, self._domain_of(turn[1]))
+            why = f"{', '.join(sorted(home))} is well again, and comes first"
+            self._tell(stored, STARTED, f"Evicting from cluster {turn[1]}: {why}.", turn[1])
+        return RequeueAfter(_LOOK_SECONDS)
+
+    def _is_suspended(self, request: Request, binding: Object) -> bool:
+        """Whether nobody is evicted; then the binding says so, once."""
+        # Before anything is begun, or ended by removing a copy: is it the fleet, or is it us?
+        why = self._why_suspended()
+        if why:
+            if request not in self._reported:
+                self._events.record(binding, SUSPENDED, why, is_warning=True)
+            self._reported.add(request)
+        self._suspend(why)
+        return bool(why)
+
     async def _begin(
         self, request: Request, binding: Object, due: list[str], failures: dict[str, float]
     ) -> tuple[list[Object], list[float]]:
@@ -201,7 +241,7 @@ class Eviction(Reconciler):
         for target in clusters_of(binding):
             if target.name not in due:
                 continue
-            if (seconds := self._wait_for_turn(request, target.name)) > 0:
+            if (seconds := self._wait_for_turn(request, binding, target.name)) > 0:
                 waiting.append(seconds)
                 continue
             try:
@@ -246,6 +286,8 @@ class Eviction(Reconciler):
         name = str(task.get("fromCluster") or "")
         if task.get("reason") == APPLICATION_FAILURE:
             return name in failing_clusters(binding, self._states)
+        if task.get("reason") == FAILED_BACK:
+            return not is_answered(binding)  # if there was no place after all it stays
         return self._tolerated(binding, name) == 0
 
     def _wait_for_failures(self, request: Request, binding: Object) -> dict[str, float]:
@@ -286,15 +328,33 @@ class Eviction(Reconciler):
             self._reported.clear()
         self._suspended = why
 
-    def _wait_for_turn(self, request: Request, cluster: str) -> float:
-        """Return how long an eviction waits until it may begin, at the rate of the fleet."""
-        if self._settings.each_second <= 0:
-            return _LOOK_SECONDS
-        now, key = self._clock.monotonic(), (request, cluster)
-        if key not in self._slots:
-            self._slots[key] = max(self._next_slot, now)
-            self._next_slot = self._slots[key] + 1 / self._settings.each_second
-        return max(self._slots[key] - now, 0.0)
+    def _wait_for_turn(self, request: Request, binding: Object, cluster: str) -> float:
+        """Return how long an eviction waits until it may begin."""
+        domain = self._domain_of(cluster)
+        if (seconds := self._pace.wait((request, cluster), domain)) > 0:
+            return seconds
+        taints = self._evicting(self._states.get(cluster))
+        taint = find_evicting(taints, _tolerations_of(binding), self._clock.now()) or {}
+        if taint.get("key") == DRAIN_TAINT:
+            return 0.0  # a person has seen how much it is
+        braked = self._pace.braked(domain, lambda: self._placed_in(domain))
+        if braked > 0:
+            why = (
+                f"many workloads have left {domain} in the last ten minutes: the others wait "
+                "(--domain-eviction-budget)"
+            )
+            self._events.record(binding, SUSPENDED, why, is_warning=True)
+        return braked
+
+    def _domain_of(self, cluster: str) -> str:
+        state = self._states.get(cluster)
+        return "" if state is None else state.domain
+
+    def _placed_in(self, domain: str) -> int:
+        """Return how many bindings are on clusters of a failure domain."""
+        names = [name for name, state in self._states.items() if state.domain == domain]
+        caches = (self._bindings.cache, self._cluster_bindings.cache)
+        return sum(len(each.keys_at(_BY_CLUSTER, name)) for each in caches for name in names)
 
     def _tell(self, binding: Object, reason: str, message: str, cluster: str) -> None:
         template = () if why_not_carried(binding) else (template_of(binding).outline,)
@@ -309,6 +369,7 @@ class Eviction(Reconciler):
         state = None if after is None else state_of(after)
         if state == self._states.get(update.key):
             return ()
+        self._failbacks.note_change(update.key)
         if state is None:
             self._states.pop(update.key, None)
         else:

@@ -63,6 +63,10 @@ class EvictionSettings:
     """Of bindings whose policy says nothing about it."""
     each_second: float = 0.5
     """How many evictions begin in a second, over the whole fleet; 0 begins none."""
+    domain_each_second: float = 0.25
+    """How many begin in a second in one failure domain: a region, or a provider."""
+    domain_percent: float = 50.0
+    """How much of a failure domain may begin to leave it within ten minutes; 100 is all of it."""
     grace_seconds: float = 600.0
     """How long a replacement may take to become healthy before the old copy goes all the same."""
     settle_seconds: float = 60.0
@@ -83,6 +87,8 @@ class ClusterState:
     is_ready: bool = False
     is_leaving: bool = False
     is_pull: bool = False
+    domain: str = ""
+    """The region of the cluster, or its provider: what fails together."""
     taints: tuple[Object, ...] = field(default=(), compare=True)
     """Those with effect NoExecute."""
 
@@ -99,6 +105,9 @@ def state_of(cluster: Object) -> ClusterState:
         is_ready=is_true(conditions_of(cluster), _READY),
         is_leaving=is_being_deleted(cluster),
         is_pull=is_pull(cluster),
+        domain=str(
+            find_at(cluster, "spec", "region") or find_at(cluster, "spec", "provider") or ""
+        ),
         taints=tuple(each for each in taints_of(cluster) if each.get("effect") == NO_EXECUTE),
     )
 
@@ -298,6 +307,13 @@ def assess(
         else:
             kept.append(task)
     return Assessment(tuple(kept), tuple(finished), tuple(cancelled))
+
+
+def is_answered(binding: Object) -> bool:
+    """Whether nobody waits to have a binding placed anew."""
+    asked = find_at(binding, "spec", "rescheduleTriggeredAt")
+    last = find_at(binding, "status", "lastScheduledTime")
+    return asked is None or (last is not None and parse_time(str(last)) >= parse_time(str(asked)))
 
 
 def is_scheduled(binding: Object) -> bool:
