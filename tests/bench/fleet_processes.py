@@ -66,9 +66,9 @@ class ControllersEnded(Exception):
 
 
 @contextmanager
-def running_controllers(kubeconfig: Path, metrics_port: int) -> Generator[int]:
+def running_controllers(kubeconfig: Path, metrics_port: int, *options: str) -> Generator[int]:
     """Run the controllers as a user does, and let them end in good order; yield their process."""
-    command = [sys.executable, "-m", "clusterspace", "controllers"]
+    command = [sys.executable, "-m", "clusterspace", "controllers", *options]
     command += ["--allow-member-cidrs", "127.0.0.0/8"]
     identity = kubeconfig.parent / "parts" / "controllers" / "kubeconfig"
     command += ["--hub-kubeconfig", str(identity), "--metrics-port", str(metrics_port)]

@@ -40,6 +40,7 @@ from clusterspace.testing.steps import until, until_equal
 AT_ONCE = EvictionSettings(is_on=True, each_second=1000, settle_seconds=0)
 DIVIDED = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted"}
 DYNAMIC = {**DIVIDED, "weightPreference": {"dynamicWeight": "AvailableReplicas"}}
+AGGREGATED = {**DIVIDED, "replicaDivisionPreference": "Aggregated"}
 FAILED = {"key": "fail-test", "effect": "NoExecute"}
 TOLERATES = {"key": "fail-test", "operator": "Exists", "effect": "NoExecute"}
 MEMBERS = ("member1", "member2", "member3")
@@ -642,3 +643,35 @@ async def test_a_workload_goes_back_to_its_first_group_when_that_has_been_well(
         assert await leaves(fleet, web) == ["member2"]
         await report(fleet, web)
         await until_equal(lambda: leaves(fleet, web), [])
+
+
+async def test_a_workload_whose_groups_overlap_changes_its_group_and_stays(fleet: Fleet) -> None:
+    groups = [
+        {"affinityName": "home", "clusterNames": ["member1", "member2"]},
+        {"affinityName": "away", "clusterNames": ["member2"]},
+    ]
+    placement = {"clusterAffinities": groups, "replicaScheduling": AGGREGATED}
+    web = await fleet.bind("web", placement)
+
+    def fell_back(binding: Object) -> Object:
+        return with_value(binding, "away", "status", "schedulerObservingAffinityName")
+
+    def asks(binding: Object) -> Object:
+        noted = {**binding["metadata"].get("annotations", {}), FAILBACK: "0"}
+        return with_metadata(binding, annotations=noted)
+
+    async def group() -> object:
+        binding = await fleet.hub_client.get(web)
+        return find_at(binding, "status", "schedulerObservingAffinityName")
+
+    await taint(fleet, "member1", {"key": "cordoned", "effect": "NoSchedule"})
+    async with running(fleet):
+        await fleet.until_targets(web, {"member2": 2})
+    await untaint(fleet, "member1")
+    await fleet.change(web, fell_back)
+    await fleet.change(web, asks)
+
+    async with running(fleet):
+        await until_equal(group, "home")
+        assert await fleet.targets(web) == {"member2": 2}
+        assert await leaves(fleet, web) == []

@@ -209,7 +209,9 @@ class Eviction(Reconciler):
         if self._is_suspended(request, binding):
             return RequeueAfter(min(_LOOK_SECONDS, max(self._settings.settle_seconds, 0.1)))
         turns = [(request, each.name) for each in clusters_of(binding) if each.name not in home]
-        if (seconds := max(self._pace.wait(e, self._domain_of(e[1])) for e in turns)) > 0:
+        # None when groups overlap, and it is where it would be: then it only changes its group.
+        waits = (self._pace.wait(each, self._domain_of(each[1])) for each in turns)
+        if (seconds := max(waits, default=0.0)) > 0:
             return RequeueAfter(seconds)
         desired = going_home(binding, home, self._clock.now())
         stored = await commit(self._hub, path, binding, desired)

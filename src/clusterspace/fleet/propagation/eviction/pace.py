@@ -20,7 +20,7 @@ from clusterspace.telemetry import fleet_metrics
 WINDOW_SECONDS: Final = 600.0
 FEWEST: Final = 10
 """So many may leave a domain in any case: a budget of a few would be none."""
-HELD_SECONDS: Final = 10.0
+PAUSE_SECONDS: Final = 10.0
 
 Turn: TypeAlias = tuple[Request, str]
 """A binding, and the cluster that it leaves."""
@@ -41,7 +41,7 @@ class Pace:
         """Return how long an eviction waits for its turn, at both rates."""
         fleet, own = self._settings.each_second, self._settings.domain_each_second
         if fleet <= 0 or (domain and own <= 0):
-            return HELD_SECONDS
+            return PAUSE_SECONDS
         now = self._clock.monotonic()
         if turn not in self._slots:
             lines = [("", fleet), (domain, own)] if domain else [("", fleet)]
