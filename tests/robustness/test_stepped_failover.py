@@ -32,6 +32,12 @@ async def test_each_fault_ends_as_if_nothing_had_been(logged_errors: list[str]) 
     assert await play(range(len(FAULTS))) == []
 
 
+async def test_a_new_leader_does_not_give_away_room_that_the_last_one_gave_away(
+    logged_errors: list[str],
+) -> None:
+    assert await play((100545,)) == []
+
+
 @pytest.mark.slow
 async def test_two_thousand_runs_in_which_nothing_runs_twice_or_is_lost(
     logged_errors: list[str],

@@ -8,7 +8,8 @@ A binding takes two writes: where its object is to be, and how that was found. K
 two, the next attempt finds the first done and does the second.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -39,7 +40,7 @@ from clusterspace.controllers.controller import (
 )
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, Update
-from clusterspace.errors import QuotaExceeded
+from clusterspace.errors import Malformed, QuotaExceeded
 from clusterspace.fleet.propagation.scheduler.decisions import (
     SCHEDULED,
     Decision,
@@ -50,7 +51,7 @@ from clusterspace.fleet.propagation.scheduler.decisions import (
     with_targets,
 )
 from clusterspace.fleet.propagation.scheduler.demands import is_to_schedule
-from clusterspace.fleet.propagation.scheduler.filters import KnownClusters, candidate_of
+from clusterspace.fleet.propagation.scheduler.filters import Candidate, KnownClusters, candidate_of
 from clusterspace.fleet.propagation.scheduler.peers import WorkloadGroups
 from clusterspace.fleet.propagation.scheduler.reservations import Reservations
 from clusterspace.kube.conditions import find_condition
@@ -104,6 +105,8 @@ class Scheduler(Reconciler):
         self._quotas = caches.informer(FEDERATED_RESOURCE_QUOTAS)
         self._candidates = caches.shared(KnownClusters)
         self._reservations = Reservations(clock)
+        self._inherited: list[Request] | None = []
+        """Bindings there were when this process started; None once their room is reserved."""
         self._groups = WorkloadGroups(caches)
         self._waiting: set[Request] = set()
         """Bindings for which no place was found: they alone care what is full."""
@@ -135,6 +138,7 @@ class Scheduler(Reconciler):
         if resource_version_of(binding) in self._overwritten.get(request, ()):
             return Done()
         reported = self._candidates.candidates()
+        self._inherit(reported)
         candidates = self._reservations.apply(reported, request)
         decision = plan_for(binding, candidates, self._groups.peers_of(request, binding))
         in_use = {each.name for each in clusters_of(binding)}
@@ -179,12 +183,26 @@ class Scheduler(Reconciler):
         Kept apart from the cache: a cluster that changes puts thousands in line at once.
         """
         request = request_for(update.key)
+        if self._inherited is not None:
+            self._inherited.append(request)
         head = None if update.after is None else _head_decoder.decode(update.after)
         if head is None or not head.spec.schedulePriority.priority:
             self._priorities.pop(request, None)
         else:
             self._priorities[request] = head.spec.schedulePriority.priority
         return True
+
+    def _inherit(self, reported: Mapping[str, Candidate]) -> None:
+        """Reserve what an earlier process has placed, and no report tells of yet."""
+        # Before the first decision: another leader may have given this room away a moment ago.
+        requests, self._inherited = self._inherited or (), None
+        for request in requests:
+            informer = self._bindings if request.namespace else self._cluster_bindings
+            binding = informer.cache.find(request.key)
+            # What cannot be read is said when that binding itself is decided about.
+            with suppress(Malformed):
+                if binding is not None:
+                    self._reservations.inherit(request, binding, reported)
 
     def priority_of(self, request: Request) -> int:
         """Return the priority that the policy of a binding gives it."""

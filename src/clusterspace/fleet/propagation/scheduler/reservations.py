@@ -79,6 +79,21 @@ class Reservations:
             needs = find_at(binding, "spec", "replicaRequirements", "resourceRequest")
             self.take(request, more, read_amounts(needs), candidates)
 
+    def inherit(
+        self, request: Request, binding: Object, candidates: Mapping[str, Candidate]
+    ) -> None:
+        """Reserve what a binding is to have on each cluster, and the cluster has not reported."""
+        reports: list[Object] = find_at(binding, "status", "aggregatedStatus") or []
+        running = {
+            str(each.get("clusterName")): int(find_at(each, "status", "replicas") or 0)
+            for each in reports
+        }
+        placed = {each.name: each.replicas for each in clusters_of(binding)}
+        more = {name: count - running.get(name, 0) for name, count in placed.items()}
+        if any(count > 0 for count in more.values()):
+            needs = find_at(binding, "spec", "replicaRequirements", "resourceRequest")
+            self.take(request, more, read_amounts(needs), candidates)
+
     def release(self, request: Request) -> None:
         """Give back what was reserved for a binding."""
         for name in list(self._taken):

@@ -63,3 +63,17 @@ def test_a_cluster_that_is_gone_is_forgotten() -> None:
 
     assert reservations.apply({}, SECOND) == {}
     assert not reservations
+
+
+def test_what_another_process_placed_and_nobody_reports_is_reserved_too() -> None:
+    reservations = Reservations(ManualClock())
+    spec = {"clusters": [{"name": "west", "replicas": 3}]}
+    reported = {"clusterName": "west", "status": {"replicas": 3}}
+
+    reservations.inherit(FIRST, {"spec": spec}, west(10))
+    assert left(reservations, west(10), SECOND) == 7
+    reservations.release(FIRST)
+    reservations.inherit(
+        FIRST, {"spec": spec, "status": {"aggregatedStatus": [reported]}}, west(10)
+    )
+    assert left(reservations, west(10), SECOND) == 10
