@@ -188,4 +188,5 @@ async def _place(
         priority = None if found is None else int(found.get("value") or 0)
         bindings.append(bound(binding, template, chosen, takes_version=True, priority=priority))
     clusters = await hub.list_objects(ResourcePath(CLUSTERS))
-    return (*placed_first(bindings, clusters, SystemClock()), *others)
+    beside = await read_bindings(hub)
+    return (*placed_first(bindings, clusters, SystemClock(), beside), *others)

@@ -48,14 +48,19 @@ from clusterspace.fleet.propagation.eviction.decisions import (
     with_tasks,
 )
 from clusterspace.fleet.propagation.eviction.taint_policies import in_order, tainted
-from clusterspace.fleet.propagation.scheduler.decisions import Counts, Decision, plan_for
+from clusterspace.fleet.propagation.scheduler.decisions import (
+    Counts,
+    Decision,
+    plan_for,
+    with_targets,
+)
 from clusterspace.fleet.propagation.scheduler.demands import is_to_schedule
 from clusterspace.fleet.propagation.scheduler.filters import (
-    Candidate,
     Rejection,
     candidate_of,
     taint_text,
 )
+from clusterspace.fleet.propagation.scheduler.peers import NO_PEERS, is_in_a_group, peers_among
 from clusterspace.fleet.propagation.scheduler.reservations import Reservations
 from clusterspace.fleet.propagation.works.exclusive import (
     MARGIN_SECONDS,
@@ -207,7 +212,7 @@ def failed(fleet: LiveFleet, names: Sequence[str], clock: Clock) -> Leaving:
 
 def placed_anew(fleet: LiveFleet, bindings: Iterable[Object], clock: Clock) -> tuple[Preview, ...]:
     """Return what becomes of workloads that somebody asks to have placed anew."""
-    reservations, reported = Reservations(clock), candidates_of(fleet.clusters)
+    trial = Trial(fleet.clusters, fleet.bindings, clock)
     previews: list[Preview] = []
     for binding in by_priority(bindings):
         last = find_at(binding, "status", "lastScheduledTime")
@@ -217,7 +222,7 @@ def placed_anew(fleet: LiveFleet, bindings: Iterable[Object], clock: Clock) -> t
         if why := _why_not_scheduled(binding):
             previews.append(replace(preview, why=why))
             continue
-        decision = decide(anew, reported, reservations)
+        decision = trial.decide(anew)
         preview = replace(preview, after=decision.targets, others=others_of(decision))
         if not decision.is_success:
             preview = replace(preview, why=decision.message)
@@ -230,13 +235,19 @@ def placed_anew(fleet: LiveFleet, bindings: Iterable[Object], clock: Clock) -> t
 
 
 def placed_first(
-    bindings: Iterable[Object], clusters: Sequence[Object], clock: Clock
+    bindings: Iterable[Object],
+    clusters: Sequence[Object],
+    clock: Clock,
+    beside: Iterable[Object] = (),
 ) -> tuple[Preview, ...]:
-    """Return where bindings that nobody has written yet would be placed, one beside the other."""
-    reservations, reported = Reservations(clock), candidates_of(clusters)
+    """Return where bindings that nobody has written yet would be placed, one after the other.
+
+    `beside` are the bindings there are: some of them may have to be together, or apart.
+    """
+    trial = Trial(clusters, beside, clock)
     previews: list[Preview] = []
     for binding in by_priority(bindings):
-        decision = decide(binding, reported, reservations)
+        decision = trial.decide(binding)
         outcome = Outcome.PLACED if decision.is_success else Outcome.STAYS
         why = "" if decision.is_success else decision.message
         preview = _preview(binding)
@@ -252,19 +263,29 @@ def placed_first(
     return tuple(previews)
 
 
-def candidates_of(clusters: Iterable[Object]) -> dict[str, Candidate]:
-    """Return clusters as the scheduler knows them."""
-    return {name_of(each): candidate_of(each) for each in sorted(clusters, key=name_of)}
+class Trial:
+    """Decisions of the scheduler, one after the other: what one takes is not there for the next."""
 
+    def __init__(
+        self, clusters: Iterable[Object], bindings: Iterable[Object], clock: Clock
+    ) -> None:
+        self._reservations = Reservations(clock)
+        self._reported = {
+            name_of(each): candidate_of(each) for each in sorted(clusters, key=name_of)
+        }
+        self._bindings = {key_of(namespace_of(each), name_of(each)): each for each in bindings}
 
-def decide(
-    binding: Object, reported: Mapping[str, Candidate], reservations: Reservations
-) -> Decision:
-    """Decide about one binding as the scheduler does, and reserve what it takes."""
-    request = request_for(key_of(namespace_of(binding), name_of(binding)))
-    decision = plan_for(binding, reservations.apply(reported, request))
-    reservations.reserve(request, binding, decision.targets, reported)
-    return decision
+    def decide(self, binding: Object) -> Decision:
+        """Decide about one binding as the scheduler does, and note what it takes."""
+        key = key_of(namespace_of(binding), name_of(binding))
+        peers = NO_PEERS
+        if is_in_a_group(binding):
+            peers = peers_among(binding, self._bindings.values())
+        candidates = self._reservations.apply(self._reported, request_for(key))
+        decision = plan_for(binding, candidates, peers)
+        self._reservations.reserve(request_for(key), binding, decision.targets, self._reported)
+        self._bindings[key] = with_targets(binding, decision)
+        return decision
 
 
 def others_of(decision: Decision) -> tuple[Rejection, ...]:
@@ -323,7 +344,7 @@ def _left(
     fleet: LiveFleet, taints: Mapping[str, tuple[Object, ...]], clock: Clock, *, are_silent: bool
 ) -> tuple[Preview, ...]:
     """Return what becomes of each workload on clusters with these taints."""
-    reservations, reported = Reservations(clock), candidates_of(fleet.clusters)
+    trial = Trial(fleet.clusters, fleet.bindings, clock)
     works_of: dict[str, dict[str, Object]] = {}
     for each in fleet.works:
         works_of.setdefault(binding_key_of(each), {})[cluster_of(each)] = each
@@ -346,7 +367,7 @@ def _left(
             previews.append(replace(preview, why="; ".join(waits)))
             continue
         evicted = with_tasks(binding, departure.tasks)
-        decision = decide(evicted, reported, reservations)
+        decision = trial.decide(evicted)
         after = decision.targets
         others = tuple(e for e in others_of(decision) if e.cluster not in departure.left)
         preview = replace(preview, others=others, after=after)

@@ -179,3 +179,16 @@ def test_a_fresh_start_begins_with_the_first_group() -> None:
     preview = only(placed_anew(fleet, fleet.bindings, ManualClock()))
 
     assert (preview.outcome, dict(preview.after)) == (Outcome.MOVES, {"west": 2})
+
+
+def test_workloads_that_must_be_apart_do_not_meet_where_they_flee_to() -> None:
+    apart = {"workloadAffinityGroups": {"antiAffinityGroup": "app=db"}}
+    fleet = LiveFleet(
+        clusters=(member("west"), member("east"), member("north")),
+        bindings=(
+            workload("db-0", ONE, {"west": 1}, **apart),
+            workload("db-1", ONE, {"east": 1}, **apart),
+        ),
+    )
+
+    assert only(drained(fleet, "west", ManualClock()).previews).after == {"north": 1}

@@ -68,6 +68,7 @@ from clusterspace.fleet.propagation.eviction.pace import Pace
 from clusterspace.fleet.propagation.heartbeats import Heartbeats
 from clusterspace.fleet.propagation.scheduler.demands import is_to_schedule
 from clusterspace.fleet.propagation.scheduler.filters import KnownClusters, taint_text
+from clusterspace.fleet.propagation.scheduler.peers import NO_PEERS, is_in_a_group, peers_among
 from clusterspace.kube.objects import Object, is_being_deleted
 from clusterspace.telemetry import fleet_metrics
 
@@ -201,7 +202,10 @@ class Eviction(Reconciler):
         `later` is when to look again for other reasons.
         """
         looks = [] if later is None else [later]
-        home, wait = self._failbacks.wait(request, binding, self._candidates.candidates())
+        peers = NO_PEERS
+        if is_in_a_group(binding):
+            peers = peers_among(binding, self._bindings.cache.objects())
+        home, wait = self._failbacks.wait(request, binding, self._candidates.candidates(), peers)
         if not home or wait is None or wait > 0:
             # No watch tells a binding of clusters that it is not on.
             looks += [] if wait is None else [min(wait or _LOOK_SECONDS, _LOOK_SECONDS)]

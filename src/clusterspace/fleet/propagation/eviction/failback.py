@@ -22,6 +22,7 @@ from clusterspace.fleet.propagation.eviction.decisions import (
 )
 from clusterspace.fleet.propagation.scheduler.decisions import plan_for
 from clusterspace.fleet.propagation.scheduler.filters import Candidate
+from clusterspace.fleet.propagation.scheduler.peers import NO_PEERS, Peers
 from clusterspace.kube.objects import Object, annotations_of, find_at, with_value
 from clusterspace.kube.times import format_time, parse_time
 
@@ -35,7 +36,9 @@ def seconds_asked(binding: Object) -> float | None:
     return float(text) if text.isdecimal() else None
 
 
-def find_home(binding: Object, candidates: Mapping[str, Candidate], now: float) -> frozenset[str]:
+def find_home(
+    binding: Object, candidates: Mapping[str, Candidate], now: float, peers: Peers = NO_PEERS
+) -> frozenset[str]:
     """Return the clusters of an earlier group that would take a binding now; none when none would.
 
     As the scheduler decides it for whoever asks to have it placed anew.
@@ -45,7 +48,7 @@ def find_home(binding: Object, candidates: Mapping[str, Candidate], now: float) 
     in_use = str(find_at(binding, "status", "schedulerObservingAffinityName") or "")
     if in_use not in names[1:] or not is_answered(binding):
         return frozenset()
-    decision = plan_for(_asked_anew(binding, now), candidates)
+    decision = plan_for(_asked_anew(binding, now), candidates, peers)
     is_earlier = decision.is_success and names.index(decision.group_name) < names.index(in_use)
     return frozenset(decision.targets) if is_earlier else frozenset()
 
@@ -97,7 +100,11 @@ class Failbacks:
         self._since.pop(request, None)
 
     def wait(
-        self, request: Request, binding: Object, candidates: Mapping[str, Candidate]
+        self,
+        request: Request,
+        binding: Object,
+        candidates: Mapping[str, Candidate],
+        peers: Peers = NO_PEERS,
     ) -> tuple[frozenset[str], float | None]:
         """Return where a binding could go back to, and how long that still has to be well.
 
@@ -107,7 +114,7 @@ class Failbacks:
         if seconds is None:
             self.forget(request)
             return frozenset(), None
-        home = find_home(binding, candidates, self._clock.now())
+        home = find_home(binding, candidates, self._clock.now(), peers)
         if not home:
             self.forget(request)
             return home, 0.0
