@@ -96,7 +96,14 @@ async def test_an_invited_cluster_takes_part_in_a_policy_and_in_a_placement_unti
     await site.put(
         PROPAGATION_POLICIES, {**policy, "metadata": {"name": "pp", "namespace": "other"}}
     )
-    await site.place(placement(rollingUpdate=AT_ONCE))
+    # By what its agent says of it, which no Cluster of another door tells.
+    total = {
+        "name": "resources.kubernetes-fleet.io/total-cpu", "operator": "Ge", "values": ["0"],
+    }  # fmt: skip
+    terms = [{"propertySelector": {"matchExpressions": [total]}}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": terms}}
+    by_cpu = {"placementType": "PickAll", "affinity": {"clusterAffinity": required}}
+    await site.place(placement(policy=by_cpu, rollingUpdate=AT_ONCE))
     await site.until_settled()
     await site.until_data("west", "by-policy", FIRST, "other")
     assert await site.data("west", "by-placement") == FIRST

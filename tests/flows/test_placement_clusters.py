@@ -20,6 +20,7 @@ from clusterspace.client.requests import ResourcePath
 from clusterspace.kube.objects import (
     Object,
     with_metadata,
+    with_value,
 )
 from clusterspace.testing.settled import settled
 from clusterspace.testing.steps import until_equal
@@ -168,3 +169,32 @@ async def test_a_toleration_added_later_lets_a_placement_onto_a_tainted_cluster(
 
     await site.until_data("east", "settings", {"v": "1"})
     await site.until_clusters("east", "west")
+
+
+async def test_a_cluster_that_grows_is_picked_by_its_nodes(
+    site: PlacementSite,
+) -> None:
+    await site.app("settings")
+    nodes = {"name": "kubernetes-fleet.io/node-count", "operator": "Ge", "values": ["5"]}
+    terms = [{"propertySelector": {"matchExpressions": [nodes]}}]
+    key = "requiredDuringSchedulingIgnoredDuringExecution"
+    affinity = {"clusterAffinity": {key: {"clusterSelectorTerms": terms}}}
+    await site.place(placement(policy=pick_n(1, affinity=affinity)))
+
+    async def look() -> Any:
+        return await site.condition("Scheduled")
+
+    await until_equal(look, ("False", "SchedulingPolicyUnfulfilled"))
+    assert "it reports no kubernetes-fleet.io/node-count" in await site.message("Scheduled")
+    names = sorted(site.members)
+    await site.change(
+        ResourcePath(CLUSTERS, "", names[0]),
+        lambda held: with_value(held, {"totalNum": 6, "readyNum": 6}, "status", "nodeSummary"),
+    )
+    await site.until_clusters(names[0])
+    await site.change(
+        ResourcePath(CLUSTERS, "", names[0]),
+        lambda held: with_value(held, {"totalNum": 1, "readyNum": 1}, "status", "nodeSummary"),
+    )
+    await settled()
+    assert await site.clusters() == [names[0]], "what was picked stays"

@@ -113,6 +113,9 @@ ACTED_ON: Final[Mapping[GroupKind, str]] = {
 """Kinds that people write or read and our controllers act on: their fields are listed."""
 
 WRITTEN: Final[Mapping[GroupKind, str]] = {
+    (_PLACEMENT, "ClusterResourcePlacementStatus"): (
+        "The status of a placement, for users of the namespace that it places."
+    ),
     (_PLACEMENT, "ClusterSchedulingPolicySnapshot"): (
         "The policy of a placement at one time; its status has a reason for every cluster."
     ),
@@ -142,7 +145,6 @@ BY_COMMANDS: Final[Mapping[GroupKind, str]] = {
 FOR_OTHERS: Final[Mapping[GroupKind, str]] = {
     ("multicluster.x-k8s.io", "ClusterProfile"): "KubeFleet",
     (_PLACEMENT, "AppliedWork"): "KubeFleet",
-    (_PLACEMENT, "ClusterResourcePlacementStatus"): "KubeFleet",
     (_PLACEMENT, "Work"): "KubeFleet",
 }
 """Kinds that only the controllers of another project write. Those that people write, and that are
@@ -276,13 +278,17 @@ _FLEET_PLACEMENT: Final = {
     "spec.policy.clusterNames": "For `PickFixed`.",
     "spec.policy.numberOfClusters": "For `PickN`.",
     "spec.policy.affinity.clusterAffinity": (
-        "By labels of clusters: what is required, and what is preferred with a weight."
+        "By labels and properties of clusters: what is required, and what is preferred with a "
+        "weight."
     ),
     "spec.policy.tolerations": "Taints of clusters that do not matter.",
     "spec.policy.topologySpreadConstraints": "For `PickN`: evenly over values of a label.",
     "spec.revisionHistoryLimit": "Snapshots that are kept.",
     "spec.strategy.type": "`External`: clusters are picked, and an update run rolls out.",
-    "spec.statusReportingScope": "`NamespaceAccessible` is refused.",
+    "spec.statusReportingScope": (
+        "`NamespaceAccessible`: a ClusterResourcePlacementStatus in the placed namespace has the "
+        "status, too. A ResourcePlacement has it there anyway, so that is refused."
+    ),
     "spec.strategy.applyStrategy.allowCoOwnership": (
         "Objects that have owners on the member are taken over only if it is true."
     ),
@@ -553,15 +559,12 @@ FIELDS: Final[Mapping[GroupKind, Mapping[str, str]]] = {
 
 REFUSED: Final = "a write is refused with the reason"
 _RULE_TERMS: Final = "spec.policy.overrideRules.clusterSelector.clusterSelectorTerms"
-_PLACEMENT_UNHEEDED: Final = {
-    "spec.policy.affinity.clusterAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-    ".clusterSelectorTerms.propertySelector": REFUSED,
-    "spec.policy.affinity.clusterAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+_AFFINITY: Final = "spec.policy.affinity.clusterAffinity"
+_PLACEMENT_REFUSED: Final = {
+    f"{_AFFINITY}.requiredDuringSchedulingIgnoredDuringExecution"
     ".clusterSelectorTerms.propertySorter": REFUSED,
-    "spec.policy.affinity.clusterAffinity.preferredDuringSchedulingIgnoredDuringExecution"
+    f"{_AFFINITY}.preferredDuringSchedulingIgnoredDuringExecution"
     ".preference.propertySelector": REFUSED,
-    "spec.policy.affinity.clusterAffinity.preferredDuringSchedulingIgnoredDuringExecution"
-    ".preference.propertySorter": REFUSED,
 }
 
 _OVERRIDE_REFUSED: Final = {
@@ -577,8 +580,8 @@ LEFT_OUT: Final[Mapping[GroupKind, Mapping[str, str]]] = {
         "spec.failover": SEE_POLICY,
         "spec.schedulePriority": SEE_POLICY,
     },
-    (_PLACEMENT, "ClusterResourcePlacement"): _PLACEMENT_UNHEEDED,
-    (_PLACEMENT, "ResourcePlacement"): _PLACEMENT_UNHEEDED,
+    (_PLACEMENT, "ClusterResourcePlacement"): _PLACEMENT_REFUSED,
+    (_PLACEMENT, "ResourcePlacement"): _PLACEMENT_REFUSED,
     (_PLACEMENT, "ClusterResourceOverride"): {
         **_OVERRIDE_REFUSED,
         "spec.clusterResourceSelectors.labelSelector": REFUSED,
@@ -588,12 +591,14 @@ LEFT_OUT: Final[Mapping[GroupKind, Mapping[str, str]]] = {
 """Kind to field to why nothing acts on it, beside those that a write of them warns of."""
 
 _PLACEMENT_VALUES: Final = {
-    "spec.statusReportingScope": "`NamespaceAccessible`",
     "spec.strategy.applyStrategy.type": "`ServerSideApply` that does not force",
 }
 
 REFUSED_VALUES: Final[Mapping[GroupKind, Mapping[str, str]]] = {
     (_PLACEMENT, "ClusterResourcePlacement"): _PLACEMENT_VALUES,
-    (_PLACEMENT, "ResourcePlacement"): _PLACEMENT_VALUES,
+    (_PLACEMENT, "ResourcePlacement"): {
+        **_PLACEMENT_VALUES,
+        "spec.statusReportingScope": "`NamespaceAccessible`",
+    },
 }
 """Kind to field to the value of it that is refused, where others act."""

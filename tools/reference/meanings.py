@@ -157,6 +157,9 @@ TYPES: Final = {
         "Of an APIService, whether its group is served; of a placement, whether everything is "
         "available on its clusters."
     ),
+    "ClusterResourcePlacementStatusSynced": (
+        "Whether the status is also told in the namespace that is placed."
+    ),
     "Complete": "Whether the Job completed on every cluster it was placed on.",
     "CompleteAPIEnablements": "Whether all of what the cluster serves is known.",
     "Dangling": "Whether a FlowSchema names a priority level that does not exist.",
@@ -303,6 +306,8 @@ REASONS: Final = {
     "FailedToTakeOver": "The object is somebody else's, or says something else than ours.",
     "ForeignObjects": "Objects that this hub did not place keep a namespace, or may.",
     "Found": "The priority level that a FlowSchema names exists.",
+    "StatusSyncFailed": "The status cannot be told in the namespace; the message says why.",
+    "StatusSyncSucceeded": "A ClusterResourcePlacementStatus in the namespace has the status.",
     "FoundDiffs": "The member's object is not taken over as it differs; the message has how.",
     "FoundDrifts": "Somebody changed the object on the member; see driftedPlacements.",
     "FoundDiff": "The member's object differs; the message has how, for programs.",

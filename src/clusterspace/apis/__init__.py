@@ -8,6 +8,7 @@ tunnels.py           through which servers Pull clusters are reached
 policies.py          policies: which objects they mean, what the hub adds and refuses
 quotas.py            FederatedResourceQuotas: what they may say, what bindings take of them
 autoscalers.py       FederatedHPAs and CronFederatedHPAs: completed, checked, when rules are due
+cluster_properties.py  nodes, CPU and memory of clusters, and which of them placements mean
 affinities.py        which clusters are meant: by name, label, provider, region or zone
 registries.py        ResourceRegistries: which kinds of which clusters Karmada's search shows
 overrides.py         override policies: what no override may change, what the hub refuses

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from clusterspace.apis.cluster_properties import property_causes
 from clusterspace.apis.works import controller_uid_of
 from clusterspace.errors import Cause, MalformedSelector
 from clusterspace.kube import causes
@@ -46,6 +47,10 @@ NAMESPACED_KIND: Final = "ResourcePlacement"
 PLACEMENTS: Final = GroupVersionResource(GROUP, "v1beta1", "clusterresourceplacements")
 POLICY_SNAPSHOTS: Final = GroupVersionResource(GROUP, "v1beta1", "clusterschedulingpolicysnapshots")
 RESOURCE_SNAPSHOTS: Final = GroupVersionResource(GROUP, "v1beta1", "clusterresourcesnapshots")
+PLACEMENT_STATUSES: Final = GroupVersionResource(
+    GROUP, "v1beta1", "clusterresourceplacementstatuses"
+)
+STATUS_KIND: Final = "ClusterResourcePlacementStatus"
 FLEET_BINDINGS: Final = GroupVersionResource(GROUP, "v1beta1", "clusterresourcebindings")
 
 
@@ -139,6 +144,9 @@ REPORT_DIFF: Final = "ReportDiff"
 SCHEDULED: Final = "Scheduled"
 BOUND: Final = "Bound"
 UNSCHEDULED: Final = "Unscheduled"
+
+CLUSTER_SCOPE_ONLY: Final = "ClusterScopeOnly"
+NAMESPACE_ACCESSIBLE: Final = "NamespaceAccessible"
 
 NAMESPACE_ONLY: Final = "NamespaceOnly"
 NAMESPACE_WITH_RESOURCES: Final = "NamespaceWithResources"
@@ -349,6 +357,15 @@ def steering_of(placement: Object) -> dict[str, str]:
     return {key: value for key, value in asked.items() if value}
 
 
+def status_namespace_of(placement: Object) -> str:
+    """Return the namespace whose users may read the status of a placement; empty if it has none."""
+    if find_at(placement, "spec", "statusReportingScope") != NAMESPACE_ACCESSIBLE:
+        return ""
+    selectors: list[Object] = find_at(placement, "spec", "resourceSelectors") or []
+    names = [str(each.get("name") or "") for each in selectors if _is_namespace(each)]
+    return names[0] if len(names) == 1 and not namespace_of(placement) else ""
+
+
 def is_external(placement: Object) -> bool:
     """Whether somebody else rolls out what is selected."""
     return find_at(placement, "spec", "strategy", "type") == EXTERNAL
@@ -417,10 +434,30 @@ def placement_causes(placement: Object, old: Object | None) -> tuple[Cause, ...]
         found += [causes.invalid(field, key, why) for why in qualified_name_problems(key)]
     found += _toleration_causes(policy, former)
     found += _apply_causes(apply_strategy_of(placement))
-    if find_at(placement, "spec", "statusReportingScope") == "NamespaceAccessible":
-        field, why = "spec.statusReportingScope", "the status is told on the placement alone"
-        found.append(causes.invalid(field, "NamespaceAccessible", why))
+    found += _scope_causes(placement, old)
     return tuple(found)
+
+
+def _scope_causes(placement: Object, old: Object | None) -> Iterator[Cause]:
+    """Yield what is wrong with where the status of a placement is told."""
+    field = "spec.statusReportingScope"
+    scope = find_at(placement, "spec", "statusReportingScope") or CLUSTER_SCOPE_ONLY
+    if old is not None:
+        before = find_at(old, "spec", "statusReportingScope") or CLUSTER_SCOPE_ONLY
+        if before != scope:
+            yield causes.invalid(field, scope, "field is immutable")
+    if scope != NAMESPACE_ACCESSIBLE:
+        return
+    if placement.get("kind") == NAMESPACED_KIND:
+        why = "the status of a ResourcePlacement is in its namespace already"
+        yield causes.invalid(field, scope, why)
+    elif not status_namespace_of(placement):
+        why = "needs exactly one selector of a Namespace, by its name: the status is told there"
+        yield causes.invalid(field, scope, why)
+
+
+def _is_namespace(selector: Object) -> bool:
+    return not selector.get("group") and selector.get("kind") == "Namespace"
 
 
 def _labels_causes(holder: Object, field: str) -> Iterator[Cause]:
@@ -458,22 +495,18 @@ def _affinity_causes(policy: Object) -> Iterator[Cause]:
     affinity: Object = find_at(policy, "affinity", "clusterAffinity") or {}
     terms: list[Object] = find_at(affinity, _REQUIRED, "clusterSelectorTerms") or []
     for index, term in enumerate(terms):
-        yield from _term_causes(term, f"{_AFFINITY}.{_REQUIRED}.clusterSelectorTerms[{index}]")
+        where = f"{_AFFINITY}.{_REQUIRED}.clusterSelectorTerms[{index}]"
+        yield from _labels_causes(term, where)
+        yield from property_causes(term, where, is_required=True)
     liked: list[Object] = affinity.get(_PREFERRED) or []
     if liked and placement_type_of(policy) == PICK_ALL:
         why = f"{PICK_ALL} picks every cluster that fits, so none can be preferred"
         yield causes.forbidden(f"{_AFFINITY}.{_PREFERRED}", why)
     for index, each in enumerate(liked):
         term: Object = each.get("preference") or {}
-        yield from _term_causes(term, f"{_AFFINITY}.{_PREFERRED}[{index}].preference")
-
-
-def _term_causes(term: Object, field: str) -> Iterator[Cause]:
-    yield from _labels_causes(term, field)
-    for by_property in ("propertySelector", "propertySorter"):
-        if term.get(by_property) is not None:
-            why = "clusters are picked by labels; picking them by properties is not supported"
-            yield causes.forbidden(f"{field}.{by_property}", why)
+        where = f"{_AFFINITY}.{_PREFERRED}[{index}].preference"
+        yield from _labels_causes(term, where)
+        yield from property_causes(term, where, is_required=False)
 
 
 def _toleration_causes(policy: Object, former: Object | None) -> Iterator[Cause]:

@@ -65,6 +65,7 @@ ACTING = frozenset(
         "clusterresourceoverrides",
         "clusterresourceoverridesnapshots",
         "clusterresourceplacements",
+        "clusterresourceplacementstatuses",
         "clusterresourceenvelopes",
         "resourceenvelopes",
         "resourceplacements",
@@ -81,6 +82,10 @@ ACTING = frozenset(
         "resourceoverrides",
         "resourceoverridesnapshots",
         "workloadrebalancers",
+        "federatedresourcequotas",
+        "federatedhpas",
+        "cronfederatedhpas",
+        "remedies",
         "clustertaintpolicies",
         "resourcebindings",
         "clusterresourcebindings",
@@ -98,7 +103,6 @@ WRITTEN_BY_THEIRS = frozenset(
     {
         "appliedworks",
         "clusterprofiles",
-        "clusterresourceplacementstatuses",
     }
 )
 """What controllers of others write for each other; no person relies on it."""

@@ -161,13 +161,14 @@ async def test_pick_all_cannot_prefer_clusters(hub: HubState) -> None:
     assert fields == {f"spec.policy.affinity.clusterAffinity.{PREFERRED}"}
 
 
-async def test_picking_by_properties_is_refused_and_not_passed_over(hub: HubState) -> None:
-    terms = {"clusterSelectorTerms": [{"propertySelector": {"matchExpressions": []}}]}
+async def test_a_property_that_is_compared_with_no_quantity_is_refused(hub: HubState) -> None:
+    wanted = {"name": "kubernetes-fleet.io/node-count", "operator": "Gt", "values": ["many"]}
+    terms = {"clusterSelectorTerms": [{"propertySelector": {"matchExpressions": [wanted]}}]}
 
     fields = await refused(hub, picking(affinity={"clusterAffinity": {REQUIRED: terms}}))
 
     where = f"spec.policy.affinity.clusterAffinity.{REQUIRED}.clusterSelectorTerms[0]"
-    assert fields == {f"{where}.propertySelector"}
+    assert fields == {f"{where}.propertySelector.matchExpressions[0].values[0]"}
 
 
 @pytest.mark.parametrize(

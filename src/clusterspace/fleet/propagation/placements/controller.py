@@ -9,33 +9,47 @@ Each step reads what the one before it wrote, so whoever is killed in between is
 that goes on. What cannot be seen is never taken for gone.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from random import Random
 from typing import Final
 
 import structlog
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.apis.cluster_properties import (
+    Properties,
+    properties_of,
+    reported_properties,
+)
 from clusterspace.apis.clusters import CLUSTERS, WORKS
 from clusterspace.apis.fleet_overrides import CLUSTER_SNAPSHOTS, placement_named_by
 from clusterspace.apis.fleet_overrides import RESOURCE_SNAPSHOTS as OVERRIDE_SNAPSHOTS
 from clusterspace.apis.fleet_placements import (
+    API_VERSION,
     PLACEMENT_FINALIZER,
+    PLACEMENT_STATUSES,
     SCHEDULER_FINALIZER,
     SCOPES,
+    STATUS_KIND,
     abandons,
+    generation_of,
     is_external,
     is_of,
     key_of_placement,
+    owner_reference,
     parent_labels,
     parent_of,
     reports_only,
     scope_at,
     scope_of,
+    status_namespace_of,
 )
+from clusterspace.apis.member_clusters import MEMBER_CLUSTERS
 from clusterspace.apis.works import (
     CLUSTER_RESOURCE_BINDINGS,
     RESOURCE_BINDINGS,
+    controller_uid_of,
     preserves_resources,
     template_of,
 )
@@ -53,15 +67,21 @@ from clusterspace.controllers.controller import (
     request_for,
 )
 from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.informers import HubCaches, Update
-from clusterspace.errors import MalformedSelector
+from clusterspace.controllers.informers import HubCaches, IndexKeys, Update
+from clusterspace.errors import Forbidden, MalformedSelector, NotFound
 from clusterspace.fleet.propagation.placements.overrides import OVERRIDE_INDEXES, spec_of
-from clusterspace.fleet.propagation.placements.picking import Member, member_of
+from clusterspace.fleet.propagation.placements.picking import (
+    Member,
+    member_of,
+    read_pick_policy,
+)
 from clusterspace.fleet.propagation.placements.selection import Selector, read_selectors
 from clusterspace.fleet.propagation.placements.staged_update_runs import KnownRuns
 from clusterspace.fleet.propagation.placements.status import (
+    STATUS_SYNCED,
     Summary,
     placement_status,
+    with_condition,
     with_invalid_selectors,
 )
 from clusterspace.fleet.propagation.placements.steps import (
@@ -73,18 +93,20 @@ from clusterspace.fleet.propagation.placements.steps import (
     indexes_in_use,
 )
 from clusterspace.fleet.propagation.templates import PARENT_INDEX, TemplateInformers, users_part
-from clusterspace.kube.conditions import FALSE, find_condition
+from clusterspace.kube.conditions import FALSE, TRUE, Condition, find_condition
 from clusterspace.kube.objects import (
     Object,
     find_at,
     is_being_deleted,
     metadata_of,
+    name_of,
     namespace_of,
     uid_of,
     with_finalizer,
     with_value,
     without_finalizer,
 )
+from clusterspace.kube.times import format_time
 
 _log = structlog.get_logger(__name__)
 
@@ -99,6 +121,9 @@ UNSEEN_SECONDS: Final = 5.0
 
 _WITHDRAWING_SECONDS: Final = 5.0
 """When to look again for bindings on their way out, in case no event comes of the last one."""
+
+_BY_NAME: Final = "name"
+_STATUS_INDEX: Final[dict[str, IndexKeys]] = {_BY_NAME: lambda each: (name_of(each),)}
 
 _NOT_YET: Final = "Yet"
 """How reasons end that tell of progress, and not of trouble."""
@@ -133,7 +158,9 @@ class PlacementController(Reconciler):
             for each in (RESOURCE_BINDINGS, CLUSTER_RESOURCE_BINDINGS)
         )
         self._works = caches.informer(WORKS, indexes=PARENT_INDEX)
+        self._statuses = caches.informer(PLACEMENT_STATUSES, indexes=_STATUS_INDEX)
         self._clusters = caches.informer(CLUSTERS)
+        self._member_clusters = caches.informer(MEMBER_CLUSTERS)
         self._override_snapshots = tuple(
             caches.informer(each, indexes=OVERRIDE_INDEXES)
             for each in (CLUSTER_SNAPSHOTS, OVERRIDE_SNAPSHOTS)
@@ -164,6 +191,7 @@ class PlacementController(Reconciler):
                 when=more_than_status_changed,
                 settle_seconds=SETTLE_SECONDS,
             )
+        yield Watch(self._statuses, to=placement_of_copy, when=was_deleted)
         for bindings in self._engine_bindings:
             yield Watch(bindings, to=self.placements_of_binding, settle_seconds=SETTLE_SECONDS)
         yield Watch(self._works, to=self.placements_of_work, settle_seconds=SETTLE_SECONDS)
@@ -173,6 +201,16 @@ class PlacementController(Reconciler):
             when=may_change_picks,
             settle_seconds=SETTLE_SECONDS,
         )
+        for reporting, read in (
+            (self._clusters, properties_of),
+            (self._member_clusters, reported_properties),
+        ):
+            yield Watch(
+                reporting,
+                to=self.placements_by_properties,
+                when=partial(properties_changed, read),
+                settle_seconds=SETTLE_SECONDS,
+            )
         yield Watch(self._templates, to=self.placements_selecting, settle_seconds=SETTLE_SECONDS)
         for snapshots in self._override_snapshots:
             yield Watch(snapshots, to=self.placements_overridden, settle_seconds=SETTLE_SECONDS)
@@ -229,6 +267,7 @@ class PlacementController(Reconciler):
         return Done() if rolled.look_again is None else RequeueAfter(rolled.look_again)
 
     async def _write_status(self, placement: Object, status: Object) -> None:
+        status = await self._tell_in_namespace(placement, status)
         path = resource_path_of(scope_of(placement).placements, placement)
         await commit(self._hub, path, placement, {**placement, "status": status})
         before = find_at(placement, "status", "conditions")
@@ -240,6 +279,54 @@ class PlacementController(Reconciler):
             is_warning = each["status"] == FALSE and not is_on_its_way
             self._events.record(placement, each["reason"], each["message"], is_warning=is_warning)
             _log.info("placement condition changed", condition=each["type"], status=each["status"])
+
+    async def _tell_in_namespace(self, placement: Object, status: Object) -> Object:
+        """Write the status where users of the placed namespace read it, if they may.
+
+        Return it with whether that worked. Copies in namespaces that are no longer selected go.
+        """
+        name, namespace = name_of(placement), status_namespace_of(placement)
+        for each in self._statuses.cache.objects_at(_BY_NAME, name):
+            is_ours = controller_uid_of(each) == uid_of(placement)
+            if is_ours and namespace_of(each) != namespace:
+                await self._writer.remove(PLACEMENT_STATUSES, each)
+        if not namespace:
+            return status
+        condition = Condition(
+            STATUS_SYNCED,
+            TRUE,
+            "StatusSyncSucceeded",
+            f"the status is told in namespace {namespace}, too",
+            generation_of(placement),
+        )
+        before = find_at(placement, "status", "conditions")
+        synced = with_condition(status, condition, before, self._clock.now())
+        metadata = {
+            "name": name,
+            "namespace": namespace,
+            "ownerReferences": [owner_reference(placement)],
+        }
+        head: Object = {"apiVersion": API_VERSION, "kind": STATUS_KIND}
+        existing = await self._hub.find(ResourcePath(PLACEMENT_STATUSES, namespace, name))
+        try:
+            if existing is None:
+                now = {"lastUpdatedTime": format_time(self._clock.now())}
+                made = {**head, "metadata": metadata, "sourceStatus": synced, **now}
+                await self._writer.create(PLACEMENT_STATUSES, made)
+            elif controller_uid_of(existing) != uid_of(placement):
+                raise Forbidden(f"{STATUS_KIND} {namespace}/{name} is somebody else's")
+            elif existing.get("sourceStatus") != synced:
+                now = {"lastUpdatedTime": format_time(self._clock.now())}
+                changed = {**existing, "sourceStatus": synced, **now}
+                await self._writer.change(PLACEMENT_STATUSES, existing, changed)
+        except (NotFound, Forbidden) as error:
+            # The namespace is not there, or not any more; the placement itself is not held up.
+            why = f"the status is not told in namespace {namespace}: {error.message}"
+            condition = Condition(
+                STATUS_SYNCED, FALSE, "StatusSyncFailed", why, generation_of(placement)
+            )
+            return with_condition(status, condition, before, self._clock.now())
+        return synced
 
     async def _withdraw(self, placement: Object) -> Result:
         """Take a placement's objects off the clusters, then let it go.
@@ -282,6 +369,9 @@ class PlacementController(Reconciler):
             for each in await self._hub.list_objects(place, of_placement):
                 if is_of(each, live):
                     await self._writer.remove(resource, each)
+        for each in self._statuses.cache.objects_at(_BY_NAME, name_of(live)):
+            if controller_uid_of(each) == uid_of(live):
+                await self._writer.remove(PLACEMENT_STATUSES, each)
         freed = without_finalizer(without_finalizer(live, SCHEDULER_FINALIZER), PLACEMENT_FINALIZER)
         await commit(self._hub, path, live, freed)
         return Done()
@@ -358,9 +448,27 @@ class PlacementController(Reconciler):
             return [request_for(str(name)) for name in sorted(filter(None, named))]
         return self.every_placement(update)
 
+    def placements_by_properties(self, _: Update) -> Iterable[Request]:
+        """Map a change of properties to the placements that go by such."""
+        for each in self._placements.values():
+            for key in each.cache:
+                placement = each.cache.find(key) or {}
+                if read_pick_policy(find_at(placement, "spec", "policy")).goes_by_properties:
+                    yield request_for(key)
+
     def every_placement(self, _: Update) -> Iterable[Request]:
         """Map a change to all placements."""
         return [request_for(key) for each in self._placements.values() for key in each.cache]
+
+
+def placement_of_copy(update: Update) -> Iterable[Request]:
+    """Map the copy of a status to the placement of its name."""
+    return (request_for(update.key.rpartition("/")[2]),)
+
+
+def was_deleted(update: Update) -> bool:
+    """Whether an object is gone: what we wrote ourselves is no news."""
+    return update.after is None
 
 
 def wakes(was: Member | None, is_now: Member | None) -> bool:
@@ -383,6 +491,12 @@ def may_change_picks(update: Update) -> bool:
     before, after = update.decode_before(), update.decode_after()
     was = None if before is None else member_of(before)
     return wakes(was, None if after is None else member_of(after))
+
+
+def properties_changed(read: Callable[[Object], Properties], update: Update) -> bool:
+    """Whether a cluster has other properties than before."""
+    before, after = update.decode_before(), update.decode_after()
+    return read(before or {}) != read(after or {})
 
 
 def placements_of(update: Update) -> Iterable[Request]:

@@ -5,10 +5,19 @@ a taint, loses a label or its health, and not when a better one joins.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
+from clusterspace.apis.cluster_properties import (
+    Properties,
+    PropertyRequirement,
+    PropertySorter,
+    properties_of,
+    reported_properties,
+    requirements_of,
+    sorter_of,
+)
 from clusterspace.apis.clusters import (
     CLUSTERS,
     NOT_READY_TAINT,
@@ -23,10 +32,12 @@ from clusterspace.apis.fleet_placements import (
     UNSCHEDULED,
     placement_type_of,
 )
+from clusterspace.apis.member_clusters import MEMBER_CLUSTERS
 from clusterspace.controllers.informers import HubCaches
 from clusterspace.fleet.propagation.scheduler.filters import find_untolerated, taint_text
 from clusterspace.kube.conditions import TRUE, find_condition
 from clusterspace.kube.objects import Object, find_at, is_being_deleted, labels_of, name_of
+from clusterspace.kube.quantities import Quantity
 from clusterspace.kube.selectors import EVERYTHING, LabelSelector, label_selector_of
 from clusterspace.kube.times import parse_time
 
@@ -60,6 +71,7 @@ class Member:
     has_reported: bool = True
     unready_since: float | None = None
     """Since when it has not been ready; None while it is."""
+    properties: Properties = field(default_factory=dict[str, Quantity])
 
     def problem(self, now: float) -> str | None:
         """Return why nothing new can be placed there, or None."""
@@ -95,6 +107,7 @@ def member_of(cluster: Object) -> Member:
         is_leaving=is_being_deleted(cluster),
         has_reported=ready is not None,
         unready_since=None if is_ready or not since else parse_time(str(since)),
+        properties=properties_of(cluster),
     )
 
 
@@ -103,7 +116,9 @@ class KnownMembers:
 
     def __init__(self, caches: HubCaches) -> None:
         self._cache = caches.informer(CLUSTERS).cache
+        self._member_clusters = caches.informer(MEMBER_CLUSTERS).cache
         self._read: dict[str, tuple[bytes | None, Member]] = {}
+        self._reported: dict[str, tuple[bytes, Properties]] = {}
 
     def members(self) -> dict[str, Member]:
         """Return all clusters by name."""
@@ -113,15 +128,51 @@ class KnownMembers:
             if known is None or known[0] is not raw:
                 known = raw, member_of(self._cache.find(key) or {})
             self._read[key] = known
-        return {member.name: member for _, member in self._read.values()}
+        return {member.name: self._with_reported(member) for _, member in self._read.values()}
+
+    def _with_reported(self, member: Member) -> Member:
+        """Return a member with what its agent says of it, if it came by MemberCluster."""
+        raw = self._member_clusters.find_raw(member.name)
+        if raw is None:
+            self._reported.pop(member.name, None)
+            return member
+        known = self._reported.get(member.name)
+        if known is None or known[0] is not raw:
+            known = raw, reported_properties(self._member_clusters.find(member.name) or {})
+            self._reported[member.name] = known
+        return replace(member, properties={**member.properties, **known[1]})
 
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """Clusters that are liked, or with a negative weight disliked."""
+    """Clusters that are liked, or with a negative weight disliked; by a property more or less."""
 
     weight: int
     labels: LabelSelector
+    sorter: PropertySorter | None = None
+
+    def score(self, member: Member, fleet: Sequence[Properties]) -> int:
+        """Return what it adds for a cluster; `fleet` has the properties of all."""
+        if not self.labels.matches(member.labels):
+            return 0
+        if self.sorter is None:
+            return self.weight
+        return round(self.weight * self.sorter.share(member.properties, fleet))
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredTerm:
+    """Labels and properties that a cluster must have, all of them."""
+
+    labels: LabelSelector = EVERYTHING
+    properties: tuple[PropertyRequirement, ...] = ()
+
+    def refusal(self, member: Member) -> str | None:
+        """Return why a cluster is not meant; None when it is."""
+        if not self.labels.matches(member.labels):
+            return "its labels do not match"
+        refusals = (each.refusal(member.properties) for each in self.properties)
+        return next(filter(None, refusals), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +189,16 @@ class TopologySpread:
 class PickPolicy:
     """Which clusters a placement asks for."""
 
+    @property
+    def goes_by_properties(self) -> bool:
+        """Whether properties of clusters matter to it."""
+        is_sorted = any(each.sorter is not None for each in self.preferred)
+        return is_sorted or any(each.properties for each in self.required)
+
     type: str
     names: tuple[str, ...] = ()
     number: int = 0
-    required: tuple[LabelSelector, ...] = (EVERYTHING,)
+    required: tuple[RequiredTerm, ...] = (RequiredTerm(),)
     """One of these must match."""
     preferred: tuple[Preference, ...] = ()
     spreads: tuple[TopologySpread, ...] = ()
@@ -157,9 +214,14 @@ def read_pick_policy(policy: Object | None) -> PickPolicy:
         type=placement_type_of(policy),
         names=tuple(spec.get("clusterNames") or ()),
         number=int(spec.get("numberOfClusters") or 0),
-        required=tuple(_labels_of(each) for each in terms) or (EVERYTHING,),
+        required=tuple(RequiredTerm(_labels_of(e), requirements_of(e)) for e in terms)
+        or (RequiredTerm(),),
         preferred=tuple(
-            Preference(int(each.get("weight") or 0), _labels_of(each.get("preference") or {}))
+            Preference(
+                int(each.get("weight") or 0),
+                _labels_of(each.get("preference") or {}),
+                sorter_of(each.get("preference") or {}),
+            )
             for each in affinity.get(_PREFERRED) or ()
         ),
         spreads=tuple(
@@ -414,6 +476,7 @@ def _judge(
     options: list[_Option] = []
     refused: list[ClusterDecision] = []
     staying = fleet.present()
+    properties = [each.properties for each in fleet.members.values()]
     for name, member in sorted(fleet.members.items()):
         if name in picked:
             continue
@@ -425,8 +488,8 @@ def _judge(
         if refusal is not None or balance is None:
             refused.append(ClusterDecision(name, False, refusal or ""))
             continue
-        liked = (e.weight for e in policy.preferred if e.labels.matches(member.labels))
-        score = Score(balance.score, sum(liked))
+        liked = sum(each.score(member, properties) for each in policy.preferred)
+        score = Score(balance.score, liked)
         options.append(_Option(name, score, name in former))
     ranked = sorted(options, key=lambda each: (each.score, each.is_former, each.name), reverse=True)
     return _Judged(tuple(ranked), tuple(refused))
@@ -434,8 +497,15 @@ def _judge(
 
 def _refusal(member: Member, policy: PickPolicy, now: float, *, is_placed: bool) -> str | None:
     """Return why a cluster may not be picked; taints never drive out what is there."""
-    if not any(each.matches(member.labels) for each in policy.required):
-        return "its labels match none of the required terms"
+    refusals = [each.refusal(member) for each in policy.required]
+    if None not in refusals:
+        by_property = [
+            refusal
+            for each, refusal in zip(policy.required, refusals, strict=True)
+            if each.properties and each.labels.matches(member.labels)
+        ]
+        # The nearest miss says most: its labels would do.
+        return next(filter(None, by_property), "its labels match none of the required terms")
     problem = member.problem(now)
     if problem is not None or is_placed:
         return problem

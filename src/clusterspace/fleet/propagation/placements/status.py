@@ -59,6 +59,9 @@ NOT_TRACKABLE: Final = "NotAllWorkAreAvailabilityTrackable"
 OVERRIDDEN_SUCCEEDED: Final = "OverriddenSucceeded"
 NOT_SYNCED_YET: Final = "WorkNotSynchronizedYet"
 
+STATUS_SYNCED: Final = "ClusterResourcePlacementStatusSynced"
+"""Whether the status is also told in the namespace that is placed."""
+
 MOST_FAILED: Final = 100
 _MOST_NAMED: Final = 3
 
@@ -457,6 +460,13 @@ def with_invalid_selectors(placement: Object, problems: Sequence[str], now: floa
         before.get("conditions"), [_prefixed(condition, scope_of(placement).kind)], now
     )
     return {**before, "conditions": conditions}
+
+
+def with_condition(
+    status: Object, condition: Condition, before: Sequence[Object] | None, now: float
+) -> Object:
+    """Return a status with one condition more; it keeps its time from `before` if it held."""
+    return {**status, "conditions": [*status["conditions"], *exactly(before, [condition], now)]}
 
 
 def exactly(

@@ -17,6 +17,7 @@ from clusterspace.fleet.propagation.placements.picking import (
     read_pick_policy,
 )
 from clusterspace.kube.objects import Object
+from clusterspace.kube.quantities import parse_quantity
 
 TAINT: Object = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
 TOLERATED = {"tolerations": [{"key": "gpu", "operator": "Equal", "value": "yes"}]}
@@ -377,3 +378,56 @@ def test_decisions_name_at_most_twenty_clusters_that_were_not_picked() -> None:
         "reason": "it fits the policy best",
         "clusterScore": {"affinityScore": 0, "priorityScore": 0},
     }
+
+
+NODES = "kubernetes-fleet.io/node-count"
+
+
+def sized(name: str, nodes: str, **labels: str) -> Member:
+    return Member(name, labels, properties={NODES: parse_quantity(nodes)})
+
+
+def by_nodes(operator: str, value: str, **labels: str) -> Object:
+    wanted = [{"name": NODES, "operator": operator, "values": [value]}]
+    term = {
+        "labelSelector": {"matchLabels": labels},
+        "propertySelector": {"matchExpressions": wanted},
+    }
+    terms = {"clusterSelectorTerms": [term]}
+    key = "requiredDuringSchedulingIgnoredDuringExecution"
+    return {"affinity": {"clusterAffinity": {key: terms}}}
+
+
+def test_clusters_are_picked_by_their_properties_and_others_hear_why_not() -> None:
+    members = fleet(sized("large", "9", env="prod"), sized("small", "2", env="prod"), "silent")
+
+    picking = pick(all_of(**by_nodes("Ge", "5", env="prod")), members, ())
+
+    assert names(picking) == ["large"]
+    assert reasons(picking) == {
+        "silent": "its labels match none of the required terms",
+        "small": f"its {NODES} is 2, and must be Ge 5",
+    }
+
+
+def test_a_cluster_that_shrinks_keeps_what_was_placed_there() -> None:
+    picking = pick(all_of(**by_nodes("Ge", "5")), fleet(sized("east", "1")), held("east"))
+
+    assert names(picking) == ["east"]
+
+
+@pytest.mark.parametrize(("order", "chosen"), [("Descending", "c"), ("Ascending", "a")])
+def test_the_best_by_a_property_is_picked(order: str, chosen: str) -> None:
+    sorter = {"propertySorter": {"name": NODES, "sortOrder": order}}
+    liked = [{"weight": 10, "preference": sorter}]
+    key = "preferredDuringSchedulingIgnoredDuringExecution"
+    policy = so_many(1, affinity={"clusterAffinity": {key: liked}})
+    members = fleet(sized("a", "1"), sized("b", "2"), sized("c", "4"), "d")
+
+    picking = pick(policy, members, ())
+
+    assert names(picking) == [chosen]
+    assert picking.picked[chosen].score == Score(0, 10)
+    scores = {each.cluster: each.score for each in picking.unpicked}
+    assert scores["b"] == Score(0, 3 if order == "Descending" else 7)
+    assert scores["d"] == Score(0, 0)
