@@ -25,7 +25,7 @@ from clusterspace.kube.objects import name_of, namespace_of, resource_version_of
 from clusterspace.testing.steps import PATIENCE, until
 
 T = TypeVar("T")
-_Contents: TypeAlias = dict[tuple[Any, ...], object]
+_Contents: TypeAlias = dict[tuple[Any, ...], list[object]]
 
 _SOON_SECONDS: Final = 1.0
 """Longer than any controller waits for more of the same, or before the first of its retries."""
@@ -49,27 +49,48 @@ async def settled(*, lied_to_by: Collection[str] = (), seconds: float = PATIENCE
     """
     try:
         async with asyncio.timeout(seconds):
-            seen: _Contents = {}
+            # To ask for every collection takes far longer than all else here, so we begin with
+            # what informers know: where that is old, it is not what there is afterwards.
+            now, seen = _known(lied_to_by), None
             # Every event up to `seen` is in a cache, and its keys are in the queues, before these
             # are worked off. If that wrote anything, `seen` is not what there is afterwards; nor
             # is it if a controller has begun since, whose queue nobody waited for.
-            while (now := await _caught_up(lied_to_by)) != seen:
+            while now != seen:
                 seen = now
                 await _work_off()
+                now = await _caught_up(lied_to_by)
     except TimeoutError:
         raise AssertionError(f"something still goes on after {seconds:g} s") from None
 
 
+def _known(lied_to_by: Collection[str]) -> _Contents:
+    """Return the content of every watched collection as its informers know it, and who works."""
+    found = _at_queues()
+    for place, informer in _asked_for(lied_to_by):
+        found.setdefault(place, []).append(_cached(informer))
+    return found
+
+
 async def _caught_up(lied_to_by: Collection[str]) -> _Contents:
-    """Return the content of every watched collection, once the informers know it, and who works."""
+    """Return the content of every watched collection, once its informers know it, and who works."""
     found: _Contents = {}
-    for informer in _at_work(Informer):
-        is_heartbeat = informer.path.resource.resource in _HEARTBEATS
-        if not is_heartbeat and informer.cluster not in lied_to_by:
-            of = (informer.cluster, informer.path, informer.selection)
-            found[of] = await until(lambda each=informer: _versions(each))
+    for place, informer in _asked_for(lied_to_by):
+        content = await until(lambda each=informer: _versions(each))
+        found.setdefault(place, []).append(content)
+    return found | _at_queues()
+
+
+def _asked_for(lied_to_by: Collection[str]) -> list[tuple[tuple[Any, ...], Informer]]:
+    return [
+        ((each.cluster, each.path, each.selection), each)
+        for each in _at_work(Informer)
+        if each.path.resource.resource not in _HEARTBEATS and each.cluster not in lied_to_by
+    ]
+
+
+def _at_queues() -> _Contents:
     queues: list[WorkQueue[Any]] = _at_work(WorkQueue)
-    return found | {("at work",): {id(each) for each in queues}}
+    return {("at work",): [{id(each) for each in queues}]}
 
 
 async def _versions(informer: Informer) -> object:
@@ -82,11 +103,17 @@ async def _versions(informer: Informer) -> object:
     except (ClusterspaceError, TimeoutError):
         return "cannot be asked"
     live = {key_of(namespace_of(each), name_of(each)): resource_version_of(each) for each in listed}
-    known = {key: informer.cache.find_version(key) for key in informer.cache}
-    is_known = live == {key: each and each.resource_version for key, each in known.items()}
+    return ("holds", live) if _cached(informer) == ("holds", live) else None
+
+
+def _cached(informer: Informer) -> object:
+    """Return the versions an informer knows of, or nothing before it has listed them."""
     # An empty cache equals an empty collection before it was ever listed, too; and who waits for
     # the list has yet to begin.
-    return ("holds", live) if is_known and informer.has_synced else None
+    if not informer.has_synced:
+        return None
+    known = {key: informer.cache.find_version(key) for key in informer.cache}
+    return ("holds", {key: each and each.resource_version for key, each in known.items()})
 
 
 async def _work_off() -> None:
