@@ -66,13 +66,11 @@ class Page(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LastList:
-    """The last state of a list, page by page."""
+    """The last state of a list, page by page, to its end."""
 
     pages: tuple[Page, ...]
     age: float
     """Seconds since it was read."""
-    is_whole: bool
-    """Whether it was read to its end."""
 
     @property
     def version(self) -> str:
@@ -143,15 +141,17 @@ class LastLists:
         `wanted` is the version that the client names: nothing older will do, or nothing else.
         """
         found = self._pages_of(question)
-        if not found:
+        # A part would pass for the whole at the version that it names: whoever goes on from there
+        # never hears of the rest.
+        if not found or found[-1].next_token:
             return None
-        first, last = found[0], found[-1]
+        first = found[0]
         age = self._clock.monotonic() - first.read_at
         if age > self._most_seconds or (exactly and first.version != wanted):
             return None
         if is_lower(first.version, wanted):
             return None
-        return LastList(tuple(found), age, is_whole=not last.next_token)
+        return LastList(tuple(found), age)
 
     def sweep(self, members: Collection[str]) -> None:
         """Forget what is too old to be shown, and clusters that left."""

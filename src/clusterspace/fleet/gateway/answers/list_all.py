@@ -413,9 +413,7 @@ class _Walk:
                 # Who was shown the objects of all namespaces was shown those of this one.
                 wider = context.question_to(cluster, self._question, of_all_namespaces=True)
                 last, is_wider = wider and find(wider), True
-            # A part would pass for the whole at the version that it names: whoever goes on from
-            # there never hears of the rest.
-            if last is None or not last.is_whole:
+            if last is None:
                 continue
             if context.hold is not None:
                 # It counts as the answer that it stands for would have.
