@@ -43,8 +43,9 @@ class Sites:
 async def sites(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Sites]:
     """Every odd name is in every cluster; what is in the data says where."""
     directory = tmp_path_factory.mktemp("fleet")
+    # Nobody is slow here but a busy machine, on which a short deadline leaves out a cluster.
     async with (
-        fleet_site(directory, members=MEMBERS) as federated,
+        fleet_site(directory, members=MEMBERS, list_seconds=30.0) as federated,
         without_federation(federated) as plain,
     ):
         for cluster in ("karmada", *MEMBERS):
