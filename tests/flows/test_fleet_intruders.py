@@ -36,6 +36,10 @@ REQUESTS = 1_000
 AT_ONCE = 4
 ENOUGH = 300
 """Requests within which a planted leak must show."""
+FOUND_OUT = pytest.mark.parametrize(
+    "site", [PUSH, pytest.param(PULL, marks=pytest.mark.slow)], indirect=True
+)
+"""What is looked at is the same on either way to a member, so one of them shows that it is."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=[PUSH, PULL])
@@ -120,6 +124,7 @@ async def let_everybody_through(*_: object) -> Decision:
     return Decision(allowed=True)
 
 
+@FOUND_OUT
 async def test_a_gateway_that_asks_members_as_itself_is_found_out(
     site: Site, loot: Loot, monkeypatch: pytest.MonkeyPatch
 ):
@@ -131,6 +136,7 @@ async def test_a_gateway_that_asks_members_as_itself_is_found_out(
     assert any(leak.startswith("carl") for leak in leaks)
 
 
+@FOUND_OUT
 async def test_a_gateway_that_does_not_ask_the_hub_who_may_reach_what_is_found_out(
     site: Site, loot: Loot, monkeypatch: pytest.MonkeyPatch
 ):

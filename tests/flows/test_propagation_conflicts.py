@@ -15,6 +15,8 @@ from tests.flows.stages import (
     KINDS,
     MEMBERS,
     MIXED,
+    PULL,
+    PUSH,
     Stage,
     kubectl_apply,
     resource_path_of,
@@ -176,8 +178,17 @@ def is_overwritten(cell: tuple[str, str]) -> bool:
     return OVERWRITE in (annotation, field if annotation == UNSET else "")
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("kind", ["Deployment", "ConfigMap", "ClusterRole"])
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [
+        ("Deployment", PUSH),
+        ("ConfigMap", PULL),
+        ("ClusterRole", PUSH),
+        pytest.param("Deployment", PULL, marks=pytest.mark.slow),
+        pytest.param("ConfigMap", PUSH, marks=pytest.mark.slow),
+        pytest.param("ClusterRole", PULL, marks=pytest.mark.slow),
+    ],
+)
 async def test_policy_and_annotation_decide(stage: Stage, kind: str, mode: str) -> None:
     cells = {cell: await conflict(stage, kind, mode, cell) for cell in CELLS}
 
