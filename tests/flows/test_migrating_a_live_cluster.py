@@ -26,11 +26,8 @@ from clusterspace.fleet.migration.progress import State
 from clusterspace.fleet.migration.proof import Report, compare
 from clusterspace.fleet.migration.snapshots import Selection, Snapshot, capture
 from clusterspace.kube.objects import Object, with_metadata, without_value
-from clusterspace.testing.live_cluster import (
-    LiveCluster,
-    live_cluster,
-    sidecar_injector,
-)
+from clusterspace.testing.live_cluster import LiveCluster, live_cluster
+from clusterspace.testing.live_pods import sidecar_injector
 from clusterspace.testing.settled import settled
 from clusterspace.testing.stage import Side, running_fleet, until_ready
 

@@ -5,6 +5,7 @@ settled.py           settled: a barrier after which nothing comes of what has ha
 clocks.py            time that a test moves
 builders.py          objects that tests begin with
 live_cluster.py      a cluster as one finds it: thousands of objects of many tools, from a seed
+live_pods.py         what makes its pods other than their templates, and runs them without nodes
 certificates.py      authorities and certificates made for a test
 stage.py             a hub, members of any kind, their agents and the controllers
 programs.py          programs of ours as processes, which start at once

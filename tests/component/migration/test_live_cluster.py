@@ -24,7 +24,8 @@ from clusterspace.fleet.migration.snapshots import (
 )
 from clusterspace.kube.objects import Object, find_at, name_of, namespace_of, uid_of, with_value
 from clusterspace.testing.builders import DEPLOYMENTS, PODS
-from clusterspace.testing.live_cluster import LiveCluster, live_cluster, sidecar_injector
+from clusterspace.testing.live_cluster import LiveCluster, live_cluster
+from clusterspace.testing.live_pods import sidecar_injector
 from clusterspace.testing.stage import running_sim_member
 from clusterspace.testing.steps import edit, until
 
