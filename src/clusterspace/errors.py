@@ -54,6 +54,7 @@
     ├── CannotInstall                an API server that cannot be made the hub, and why
     ├── UnusableStatement            SQL that is not run, or was ended, and why
     ├── ScriptFailed                 a script of a customization did not do what it is for
+    ├── InterpretationFailed         whoever knows a kind did not say what it was asked
     ├── BlindWrite                   a write of ours that could undo what somebody else wrote
     ├── MixedCommit                  spec and status were changed in one go
     ├── LeadershipLost               somebody else leads now, or may
@@ -495,6 +496,10 @@ class UnusableStatement(ClusterspaceError):
 
 class ScriptFailed(ClusterspaceError):
     """A script of a ResourceInterpreterCustomization did not do what it is for."""
+
+
+class InterpretationFailed(ClusterspaceError):
+    """A script or a webhook that is asked about a kind gave no answer that can be used."""
 
 
 class CannotProve(ClusterspaceError):

@@ -17,10 +17,11 @@ from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, DeleteOptions, WriteOptions
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.events import EVENTS, EventRecorder
-from clusterspace.controllers.informers import Informer
+from clusterspace.controllers.informers import HubCaches, Informer
 from clusterspace.errors import AlreadyExists, Conflict
 from clusterspace.fleet.execution.controller import MemberExecution
 from clusterspace.fleet.execution.exclusive import ExclusiveCopies
+from clusterspace.fleet.interpretation.interpreter import Interpreter
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import (
     Object,
@@ -186,6 +187,7 @@ async def executing(
 ) -> AsyncGenerator[MemberExecution]:
     """Run one life of the execution for one member."""
     events = EventRecorder(site.hub, component="execution", clock=SystemClock())
+    interpreter = Interpreter(HubCaches(site.hub))
     works = Informer(site.hub, ResourcePath(WORKS))
     clusters = Informer(site.hub, ResourcePath(CLUSTERS))
     execution = MemberExecution(
@@ -195,6 +197,7 @@ async def executing(
         events,
         works=works.cache,
         clusters=clusters.cache,
+        interpreter=interpreter,
         exclusive=exclusive,
     )
     works.add_handler(execution.work_changed)
@@ -205,9 +208,10 @@ async def executing(
 
     clusters.add_handler(cluster_changed)
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(each.run()) for each in (works, clusters, events)]
-        await works.wait_synced()
-        await clusters.wait_synced()
+        known = (works, clusters, *interpreter.informers)
+        tasks = [group.create_task(each.run()) for each in (*known, events, interpreter)]
+        for each in known:
+            await each.wait_synced()
         tasks.append(group.create_task(execution.run()))
         try:
             yield execution

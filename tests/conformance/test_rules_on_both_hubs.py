@@ -19,7 +19,6 @@ from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.clusters import CLUSTERS, WORKS
 from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.apis.works import RESOURCE_BINDINGS
-from clusterspace.apiserver.conversion import Webhooks
 from clusterspace.apiserver.http.users import User
 from clusterspace.apiserver.kubernetes_hub.reading import ServedKinds, build_state
 from clusterspace.apiserver.kubernetes_hub.rules import ClaimedClusterRules
@@ -28,6 +27,7 @@ from clusterspace.client.endpoints import AddressRules
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, DeleteOptions, PatchType, WriteOptions
 from clusterspace.client.settings import AuthInfo
+from clusterspace.client.webhooks import Webhooks
 from clusterspace.errors import ApiError, Invalid
 from clusterspace.fleet.membership import manifests
 from clusterspace.kube.objects import Object, annotations_of, find_at, uid_of, with_value

@@ -66,6 +66,13 @@ ACTED_ON: Final[Mapping[GroupKind, str]] = {
         "Says which kinds of which clusters are shown at the paths of Karmada's search; the fleet "
         "API server reads it."
     ),
+    ("config.karmada.io", "ResourceInterpreterCustomization"): (
+        "Says with scripts what is to be made of a kind: its replicas, its health, what it needs, "
+        "what members keep, what is reported. Controllers and agents go by it."
+    ),
+    ("config.karmada.io", "ResourceInterpreterWebhookConfiguration"): (
+        "The same, asked of a webhook; a script comes before it."
+    ),
     (_MEMBERS, "MemberCluster"): (
         "KubeFleet's door into the fleet: creating one invites a cluster, deleting it lets the "
         "cluster leave."
@@ -544,6 +551,35 @@ FIELDS: Final[Mapping[GroupKind, Mapping[str, str]]] = {
         "spec.resourceSelectors": "Objects of its own namespace, by name.",
     },
     ("about.k8s.io", "ClusterProperty"): {"spec.value": "What the property says."},
+    ("config.karmada.io", "ResourceInterpreterCustomization"): {
+        "spec.target": "Of which kind it speaks, in one version.",
+        "spec.customizations": "A script in Lua for each of eight operations, or for some.",
+        "spec.customizations.componentResource": "`GetComponents(obj)`: its parts with pods.",
+        "spec.customizations.dependencyInterpretation": (
+            "`GetDependencies(obj)`: what goes with it where `propagateDeps` is asked for."
+        ),
+        "spec.customizations.healthInterpretation": "`InterpretHealth(obj)`: whether it is well.",
+        "spec.customizations.replicaResource": (
+            "`GetReplicas(obj)`: how many replicas, and what each needs."
+        ),
+        "spec.customizations.replicaRevision": (
+            "`ReviseReplica(obj, count)`: the object with a cluster's share."
+        ),
+        "spec.customizations.retention": (
+            "`Retain(desired, observed)`: the object with what the member keeps."
+        ),
+        "spec.customizations.statusAggregation": (
+            "`AggregateStatus(obj, items)`: the template with what its clusters report."
+        ),
+        "spec.customizations.statusReflection": "`ReflectStatus(obj)`: what is reported of it.",
+    },
+    ("config.karmada.io", "ResourceInterpreterWebhookConfiguration"): {
+        "webhooks": "Asked in the order of the names of their configurations.",
+        "webhooks.rules": "For which operations of which kinds; `*` for all.",
+        "webhooks.clientConfig": "Its `url`, or a `service` by its name in the cluster.",
+        "webhooks.timeoutSeconds": "1 to 30, and 10 if not said.",
+        "webhooks.interpreterContextVersions": "Must include `v1alpha1`.",
+    },
     ("search.karmada.io", "ResourceRegistry"): {
         "spec.targetCluster": (
             "Of which clusters: by `clusterNames`, `exclude`, labels of the Cluster, `provider`, "

@@ -10,6 +10,7 @@ quotas.py            FederatedResourceQuotas: what they may say, what bindings t
 autoscalers.py       FederatedHPAs and CronFederatedHPAs: completed, checked, when rules are due
 cluster_properties.py  nodes, CPU and memory of clusters, and which of them placements mean
 affinities.py        which clusters are meant: by name, label, provider, region or zone
+interpreters.py      customizations and webhooks that interpret kinds: what they are asked about
 registries.py        ResourceRegistries: which kinds of which clusters Karmada's search shows
 overrides.py         override policies: what no override may change, what the hub refuses
 fleet_overrides.py   KubeFleet's overrides: what they select and change, what the hub refuses

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final, cast
 
 from clusterspace.apiserver.catalog import METADATA_FIELDS, Reading, ScalePaths, Served
-from clusterspace.apiserver.conversion import ConversionWebhook, Webhooks
+from clusterspace.apiserver.conversion import ConversionWebhook
 from clusterspace.apiserver.forms import Form
 from clusterspace.builtins.conversions import Conversion
 from clusterspace.builtins.definitions import DefinedVersion, Definition
@@ -15,6 +15,7 @@ from clusterspace.builtins.normal_form import read_metadata
 from clusterspace.builtins.printers.registry import find_fleet_printer, printer_of
 from clusterspace.builtins.strategies import Creation
 from clusterspace.builtins.validation.metadata import check_metadata, check_metadata_update
+from clusterspace.client.webhooks import Webhooks
 from clusterspace.errors import BadRequest, Cause, MalformedObject, MethodNotAllowed
 from clusterspace.kube import causes
 from clusterspace.kube.causes import NO_PATH, dotted_text, value_text

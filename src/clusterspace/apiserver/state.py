@@ -19,12 +19,12 @@ from typing import Any, ClassVar, Final
 from clusterspace.aio.clocks import Clock
 from clusterspace.aio.lanes import Run, at_once
 from clusterspace.apiserver.catalog import Catalog, Served
-from clusterspace.apiserver.conversion import Webhooks
 from clusterspace.apiserver.feeds import Feeds
 from clusterspace.apiserver.forms import EncodedObjects
 from clusterspace.apiserver.http.users import User
 from clusterspace.apiserver.options import DeleteOptions, WriteOptions
 from clusterspace.apiserver.store.interface import Store
+from clusterspace.client.webhooks import Webhooks
 from clusterspace.kube.objects import Object, name_of, namespace_of
 from clusterspace.kube.resources import GroupVersionKind
 from clusterspace.kube.times import format_time

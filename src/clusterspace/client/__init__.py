@@ -8,6 +8,7 @@ Who and where:
 One request and its answer:
     requests.py    ResourcePath, ApiRequest, Answer; answers read within bounds, or their errors
     connection.py  pools, retries, one connection set per cluster and one for each of many
+    webhooks.py    webhooks of others, at addresses that are judged when connecting
     upgrades.py    exec, attach, port-forward: a byte stream over a connection of its own
 
 Objects, and collections over time:

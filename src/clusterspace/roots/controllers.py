@@ -18,6 +18,7 @@ from clusterspace.client.endpoints import AddressRules
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, ClusterClient
 from clusterspace.client.settings import ConnectionSettings, KubeconfigCredentials
+from clusterspace.client.webhooks import Webhooks
 from clusterspace.controllers.controller import ControllerManager, Reconciler
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches
@@ -25,6 +26,7 @@ from clusterspace.controllers.leases import LEASES, Candidacy, LeaderElection
 from clusterspace.fleet.autoscaling.cron_federated_hpa import CronFederatedHpaController
 from clusterspace.fleet.autoscaling.federated_hpa import FederatedHpaController
 from clusterspace.fleet.execution.controller import Execution
+from clusterspace.fleet.interpretation.interpreter import Interpreter
 from clusterspace.fleet.membership.connections import MemberClients, read_user_settings
 from clusterspace.fleet.membership.controller import ClusterController
 from clusterspace.fleet.membership.impersonation import Impersonation
@@ -115,6 +117,7 @@ async def lead(
     impersonators = MemberClients(hub, connect_member, rules, read=read_user_settings)
     events = EventRecorder(hub, component=_COMPONENT, clock=clock)
     caches = HubCaches(hub)
+    caches.shared(Interpreter).reach_by(Webhooks(rules, clock))
     statuses = StatusSettings(settings.status_seconds, settings.thresholds)
     reconcilers: tuple[Reconciler, ...] = (
         ClusterController(hub, caches, events, members, clock),

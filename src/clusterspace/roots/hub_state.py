@@ -26,7 +26,6 @@ from clusterspace.apiserver.admission.unenforced import UnenforcedKinds
 from clusterspace.apiserver.admission.validating_policies import PolicyTypeChecks
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
-from clusterspace.apiserver.conversion import Webhooks
 from clusterspace.apiserver.definition_controller import CustomResourceController
 from clusterspace.apiserver.feeds import Feeds
 from clusterspace.apiserver.housekeeping import (
@@ -42,6 +41,7 @@ from clusterspace.apiserver.store.interface import Store
 from clusterspace.apiserver.writing import create_own, leading
 from clusterspace.client.endpoints import AddressRules
 from clusterspace.client.requests import ResourcePath
+from clusterspace.client.webhooks import Webhooks
 from clusterspace.controllers.leases import LEASES, Candidacy, Epoch, LeaderElection
 from clusterspace.errors import AlreadyExists, LeadershipLost, StoreFull
 from clusterspace.roots.processes import process_identity

@@ -22,7 +22,6 @@ import structlog
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor, keep_all, report
 from clusterspace.apiserver import forms
-from clusterspace.apiserver.conversion import Webhooks
 from clusterspace.apiserver.http.listener import HttpServer, reload_certificate, server_context
 from clusterspace.apiserver.http.messages import Request, Response
 from clusterspace.apiserver.identity.authority import Authority, KeyPair, needs_renewal
@@ -37,6 +36,7 @@ from clusterspace.client.endpoints import Network
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings, KubeconfigCredentials
+from clusterspace.client.webhooks import Webhooks
 from clusterspace.controllers.controller import ControllerManager
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches

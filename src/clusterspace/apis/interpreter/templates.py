@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+import msgspec
+
 from clusterspace.apis import kinds, stamps
 from clusterspace.apis.kinds import (
     DEPLOYMENT,
@@ -14,6 +16,7 @@ from clusterspace.apis.kinds import (
     pod_spec_of,
 )
 from clusterspace.builtins.pods import effective, without_token_volume
+from clusterspace.errors import Malformed
 from clusterspace.kube.managed_fields.field_sets import Path
 from clusterspace.kube.managed_fields.managers import raw_entries, read_entries
 from clusterspace.kube.objects import (
@@ -136,21 +139,49 @@ _SOURCES_WITH_SECRETS: Final = (
 
 @dataclass(frozen=True, slots=True, order=True)
 class Dependency:
-    """One object of the core group that a template needs, in its own namespace."""
+    """An object that a template needs beside it, by name; or several, by their labels."""
 
     kind: str
     namespace: str
     name: str
+    """Empty when labels select it, and possibly others."""
     api_version: str = "v1"
+    selector: str = ""
+    """A label selector in JSON, for want of a name."""
 
-    def written(self) -> dict[str, str]:
+    def written(self) -> dict[str, Any]:
         """Return the reference as the annotation of a binding spells it."""
-        return {
+        reference: dict[str, Any] = {
             "apiVersion": self.api_version,
             "kind": self.kind,
             "namespace": self.namespace,
             "name": self.name,
         }
+        if self.selector:
+            del reference["name"]
+            reference["labelSelector"] = msgspec.json.decode(self.selector)
+        return reference
+
+    @classmethod
+    def read(cls, reference: Object) -> "Dependency":
+        """Read a reference, of a script or an annotation; Malformed when it names no object."""
+        named = {
+            key: reference.get(key) or "" for key in ("apiVersion", "kind", "namespace", "name")
+        }
+        if not all(isinstance(each, str) for each in named.values()):
+            raise Malformed(f"{reference!r:.200} is no reference to an object")
+        if not (named["apiVersion"] and named["kind"]):
+            raise Malformed(f"{reference!r:.200} has no apiVersion or no kind")
+        selector = reference.get("labelSelector")
+        if not named["name"] and not isinstance(selector, dict):
+            raise Malformed(f"{reference!r:.200} has neither a name nor a labelSelector")
+        return cls(
+            named["kind"],
+            named["namespace"],
+            named["name"],
+            named["apiVersion"],
+            "" if named["name"] else msgspec.json.encode(selector, order="sorted").decode(),
+        )
 
 
 def dependencies_in(template: Object) -> tuple[Dependency, ...]:
@@ -328,9 +359,9 @@ _RETAINED: Final[Mapping[Any, tuple[tuple[str, ...], ...]]] = {
 }
 
 
-def retain(manifest: Object, live: Object) -> Object:
-    """Return the manifest with what the member keeps in it."""
-    kept = with_metadata(
+def retain_words(manifest: Object, live: Object) -> Object:
+    """Return the manifest with the labels and annotations that are the member's own."""
+    return with_metadata(
         manifest,
         labels=_retained_words(
             labels_of(manifest), labels_of(live), _listed(live, stamps.MANAGED_LABELS_LIST)
@@ -343,6 +374,11 @@ def retain(manifest: Object, live: Object) -> Object:
         )
         or None,
     )
+
+
+def retain(manifest: Object, live: Object) -> Object:
+    """Return the manifest with what the member keeps in it."""
+    kept = retain_words(manifest, live)
     kind = kind_of(manifest)
     paths = _RETAINED.get(kind, ())
     match kind:

@@ -5,7 +5,8 @@ An agent is scoped by who it is, as Kubernetes scopes nodes. The agent of `west`
     karmada-es-west       its execution namespace: the namespace itself, its works, its events
     karmada-cluster       its lease `west`, its secrets `west` and `west-impersonator`
     fleet-member-west     its InternalMemberCluster and fleet works, if a MemberCluster invited it
-    cluster scope         its Cluster `west`, and certificate requests named `west-xxxxx`
+    cluster scope         its Cluster `west`, and certificate requests named `west-xxxxx`; it
+                          reads what interprets kinds of people's own
     default               events about its Cluster, which has no namespace of its own
     kube-public           `cluster-info`: whom to trust to be the hub; and which servers want a
                           tunnel to it
@@ -26,6 +27,8 @@ from clusterspace.apis.clusters import (
     IMPERSONATOR_SUFFIX,
 )
 from clusterspace.apis.identities import AGENT_USER_PREFIX, AGENTS
+from clusterspace.apis.interpreters import CUSTOMIZATIONS, WEBHOOK_CONFIGURATIONS
+from clusterspace.apis.interpreters import GROUP as INTERPRETERS
 from clusterspace.apis.member_clusters import NAMESPACE_PREFIX
 from clusterspace.apis.tunnels import SUBRESOURCE
 from clusterspace.apiserver.access.rbac import Rule
@@ -128,6 +131,9 @@ class AgentScope:
                 # To be what its own cluster is reached through, and no other.
                 Rule(("create",), (_CLUSTERS,), (f"clusters/{SUBRESOURCE}",), own),
                 Rule(("create",), (_CERTIFICATES,), (_CERTIFICATE_REQUESTS,)),
+                # What people say of kinds of their own; it holds no secrets.
+                Rule(_READ, (INTERPRETERS,), (CUSTOMIZATIONS.resource,)),
+                Rule(_READ, (INTERPRETERS,), (WEBHOOK_CONFIGURATIONS.resource,)),
             )
         elif namespace == self.execution_namespace:
             rules = (

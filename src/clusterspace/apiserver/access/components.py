@@ -77,10 +77,15 @@ _INSIDE: Final = {
 
 _READ: Final = ("get", "list", "watch")
 _CHANGE: Final = ("get", "update", "patch")
+_INTERPRETERS: Final = (
+    "resourceinterpretercustomizations",
+    "resourceinterpreterwebhookconfigurations",
+)
 _REPORTING: Final = Rule((*_READ, "create", "update", "patch"), ("",), ("events",))
 _LENT_FOR_CLUSTERS: Final = (
     Rule(_READ, ("cluster.karmada.io",), ("clusters",)),
     Rule(_CHANGE, ("cluster.karmada.io",), ("clusters/status",)),
+    Rule(_READ, ("config.karmada.io",), _INTERPRETERS),
 )
 _LENT_FOR_HEARTBEATS: Final = (
     Rule((*_READ, "update", "patch"), ("coordination.k8s.io",), ("leases",)),
@@ -176,8 +181,18 @@ def only_marks(user: User, new: Object, old: Object) -> bool:
     return user.name == CONTROLLERS_USER and _unmarked(new) == _unmarked(old)
 
 
-def refusal_of(resource: ResourceInfo, new: Object, old: Object | None, *, subresource: str) -> str:
-    """Return why the controllers may not write an object that their role let them write."""
+def refusal_of(
+    resource: ResourceInfo,
+    new: Object,
+    old: Object | None,
+    *,
+    subresource: str,
+    is_summed_up: bool = False,
+) -> str:
+    """Return why the controllers may not write an object that their role let them write.
+
+    `is_summed_up` says that somebody told them how to sum up the statuses of this kind.
+    """
     kind, name = (resource.group, resource.plural), name_of(new)
     if resource.group in _OWN_GROUPS or kind in _EVENTS:
         return ""
@@ -193,7 +208,8 @@ def refusal_of(resource: ResourceInfo, new: Object, old: Object | None, *, subre
     if subresource == "scale":
         return ""  # replicas are all that it can change
     if subresource:
-        if kind not in _OWN_STATUSES and not is_aggregated(resource.group_kind):
+        is_known = is_summed_up or is_aggregated(resource.group_kind)
+        if kind not in _OWN_STATUSES and not is_known:
             return f"the controllers sum up no status of {resource.plural}"
         # Metadata can come along with a status, so the rest is compared as in any other write.
         new, old = ({k: v for k, v in each.items() if k != "status"} for each in (new, old))

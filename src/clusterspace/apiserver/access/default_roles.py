@@ -323,6 +323,8 @@ COMPONENT_ROLES: Final = (
         _on(_CHANGE, _WORKS, "clusterresourcebindings/status", "resourcebindings/status",
             "works/status"),
         _on((*_READ, "create", "patch", "update"), _EVENTS, "events"),
+        _on(_READ, "config.karmada.io", "resourceinterpretercustomizations",
+            "resourceinterpreterwebhookconfigurations"),
         # KubeFleet gives members everything in these groups, in a namespace of their own.
         *(_on((EVERYTHING,), group, EVERYTHING) for group in (
             "cluster.kubernetes-fleet.io", "placement.kubernetes-fleet.io",

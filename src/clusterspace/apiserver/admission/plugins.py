@@ -43,6 +43,7 @@ from clusterspace.apiserver.admission.propagation import (
     DeletionProtection,
     EnvelopeRules,
     FleetOverrideRules,
+    InterpreterRules,
     PermanentIds,
     PlacementRules,
     PolicyRules,
@@ -148,6 +149,7 @@ def hub_plugins(
         RegistryRules(),
         FederatedQuotaRules(),
         AutoscalerRules(),
+        InterpreterRules(),
         BindingRules(),
         PermanentIds(),
         # Copies on members have the label, too; there the hub decides.

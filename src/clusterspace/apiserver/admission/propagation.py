@@ -1,4 +1,4 @@
-"""Admission of policies, overrides, registries, placements, bindings and Works.
+"""Admission of policies, overrides, registries, interpreters, placements, bindings and Works.
 
 Defaults are filled in and invalid objects refused. A binding may not change which object it is
 about, and the IDs of policies, bindings and Works are given once and kept. An object that is being
@@ -8,7 +8,15 @@ deleted is not refused for being invalid: nothing may keep it from going.
 from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
-from clusterspace.apis import envelopes, fleet_placements, policies, registries, stamps, works
+from clusterspace.apis import (
+    envelopes,
+    fleet_placements,
+    interpreters,
+    policies,
+    registries,
+    stamps,
+    works,
+)
 from clusterspace.apis.fleet_overrides import (
     CLUSTER_KIND,
     NAMESPACED_KIND,
@@ -39,7 +47,7 @@ from clusterspace.kube.objects import (
     name_of,
     with_metadata,
 )
-from clusterspace.kube.resources import ResourceInfo
+from clusterspace.kube.resources import GroupVersionResource, ResourceInfo
 
 _FINALIZERS: Final[Mapping[str, str]] = {
     policies.PROPAGATION_POLICY: stamps.POLICY_FINALIZER,
@@ -129,6 +137,39 @@ class RegistryRules(Plugin):
             info = admission.served.info
             raise statuses.invalid(info.group_kind, name_of(admission.new), found)
         return admission.new
+
+
+class InterpreterRules(Plugin):
+    """Checks customizations and webhooks that interpret kinds: a contradiction is refused at once.
+
+    Scripts are not run, nor read, here: they never come near the hub.
+    """
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Check a customization or a configuration of webhooks; other objects pass."""
+        info, new = admission.served.info, admission.new
+        if info.group != interpreters.GROUP or admission.subresource or _is_leaving(admission):
+            return new
+        problems = admission.served.rules.validate_create(new)
+        found: list[Cause] = [each for each in problems if each.reason == _MISSHAPEN]
+        if not found and info.kind == interpreters.CUSTOMIZATION:
+            others = await stored_objects(hub, interpreters.CUSTOMIZATIONS)
+            found = list(interpreters.customization_causes(new, others))
+        elif not found and info.kind == interpreters.WEBHOOK_CONFIGURATION:
+            found = list(interpreters.webhook_configuration_causes(new))
+        if found:
+            raise statuses.invalid(info.group_kind, name_of(new), found)
+        return new
+
+
+async def stored_objects(hub: HubState, resource: GroupVersionResource) -> list[Object]:
+    """Return all objects of a resource of ours; none where it is not served."""
+    try:
+        served = hub.catalog.get_storage(resource.group, resource.resource)
+    except KeyError:
+        return []
+    page = await hub.store.range(served.prefix())
+    return [forms.decode_stored(entry, served.form) for entry in page.items]
 
 
 class PlacementRules(Plugin):

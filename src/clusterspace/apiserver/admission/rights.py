@@ -6,13 +6,21 @@ once it is known what the write is about; what a body *grants* is `escalation.py
 
 from typing import Final
 
-from clusterspace.apis import clusters, fleet_placements, member_clusters, tunnels, works
+from clusterspace.apis import (
+    clusters,
+    fleet_placements,
+    interpreters,
+    member_clusters,
+    tunnels,
+    works,
+)
 from clusterspace.apis.clusters import CREDENTIALS_SUBRESOURCE, changed_fields
 from clusterspace.apis.identities import CONTROLLERS_USER
 from clusterspace.apis.works import template_of
 from clusterspace.apiserver.access import components
 from clusterspace.apiserver.access.agents import scope_of
 from clusterspace.apiserver.access.authorizer import HubAuthorizer, resource_attributes
+from clusterspace.apiserver.admission.propagation import stored_objects
 from clusterspace.apiserver.http.guards import Authorizer, refusal
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.state import Admission, HubState, Plugin
@@ -20,6 +28,7 @@ from clusterspace.errors import Forbidden
 from clusterspace.kube import statuses
 from clusterspace.kube.causes import quoted
 from clusterspace.kube.objects import Object, annotations_of, find_at, name_of, namespace_of
+from clusterspace.kube.resources import ResourceInfo
 
 _BINDINGS: Final = frozenset({works.RESOURCE_BINDING, works.CLUSTER_RESOURCE_BINDING})
 
@@ -212,10 +221,26 @@ class ComponentGuard(Plugin):
         """Return the object as it is, or refuse it."""
         if admission.user.name == CONTROLLERS_USER:
             info, new, old = admission.served.info, admission.new, admission.old
-            why = components.refusal_of(info, new, old, subresource=admission.subresource)
+            part = admission.subresource
+            why = components.refusal_of(info, new, old, subresource=part)
+            if why and part == "status" and await _is_interpreted(hub, info):
+                why = components.refusal_of(info, new, old, subresource=part, is_summed_up=True)
             if why:
                 raise _refused(admission, why)
         return admission.new
+
+
+async def _is_interpreted(hub: HubState, info: ResourceInfo) -> bool:
+    """Whether somebody says how the statuses of a kind are summed up: then the controllers may."""
+    for each in await stored_objects(hub, interpreters.CUSTOMIZATIONS):
+        named = interpreters.target_of(each) == (info.api_version, info.kind)
+        if named and interpreters.script_of(each, interpreters.AGGREGATE_STATUS):
+            return True
+    hooks = interpreters.read_webhooks(
+        await stored_objects(hub, interpreters.WEBHOOK_CONFIGURATIONS)
+    )
+    asked = interpreters.AGGREGATE_STATUS, info.group_version_kind
+    return any(each.interprets(*asked) for each in hooks)
 
 
 def _refused(admission: Admission, why: str) -> Forbidden:

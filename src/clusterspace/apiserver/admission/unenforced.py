@@ -47,8 +47,6 @@ _KARMADAS: Final = "Karmada"
 _PLACEMENT: Final = "placement.kubernetes-fleet.io"
 
 UNATTENDED: Final[Mapping[tuple[str, str], str]] = {
-    ("config.karmada.io", "ResourceInterpreterCustomization"): _KARMADAS,
-    ("config.karmada.io", "ResourceInterpreterWebhookConfiguration"): _KARMADAS,
     ("multicluster.x-k8s.io", "ServiceExport"): _KARMADAS,
     ("multicluster.x-k8s.io", "ServiceImport"): _KARMADAS,
     ("networking.karmada.io", "MultiClusterIngress"): _KARMADAS,

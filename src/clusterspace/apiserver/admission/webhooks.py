@@ -37,8 +37,8 @@ from clusterspace.apiserver.admission.policies import (
     values_of,
 )
 from clusterspace.apiserver.admission.reviewed import Reviewed, reviewed, with_changed
-from clusterspace.apiserver.conversion import url_of
 from clusterspace.apiserver.state import EVERY_OPERATION, Admission, HubState, Operation, Plugin
+from clusterspace.client.webhooks import url_of
 from clusterspace.errors import (
     ApiError,
     BadRequest,

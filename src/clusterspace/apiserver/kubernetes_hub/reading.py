@@ -16,7 +16,6 @@ from clusterspace.aio.clocks import Clock
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog, Served
-from clusterspace.apiserver.conversion import Webhooks
 from clusterspace.apiserver.custom_resources import served_resources
 from clusterspace.apiserver.feeds import Feeds
 from clusterspace.apiserver.http.guards import Decision
@@ -36,6 +35,7 @@ from clusterspace.apiserver.store.interface import (
 from clusterspace.builtins.definitions import read_definition
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
+from clusterspace.client.webhooks import Webhooks
 from clusterspace.controllers.informers import Informer
 from clusterspace.errors import MalformedSchema
 from clusterspace.kube.objects import Object, find_at, name_of, namespace_of, resource_version_of

@@ -6,7 +6,7 @@ Nothing is ever overwritten unseen: every update is one PUT at the version that 
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -17,6 +17,7 @@ from clusterspace.apis.fleet_placements import (
     TAKE_OVER,
     generation_of,
 )
+from clusterspace.apis.interpreters import RETAIN
 from clusterspace.apis.works import APPLIED, why_not_ordered
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, WriteOptions
@@ -26,6 +27,7 @@ from clusterspace.errors import (
     Conflict,
     Forbidden,
     InternalError,
+    InterpretationFailed,
     Invalid,
     Malformed,
     MethodNotAllowed,
@@ -45,6 +47,7 @@ from clusterspace.fleet.execution.report import (
 from clusterspace.fleet.execution.takeover import (
     FIELD_MANAGER,
     TakeoverDecision,
+    Update,
     decide,
     is_ours,
     keeps_drift,
@@ -52,6 +55,7 @@ from clusterspace.fleet.execution.takeover import (
     subject_text,
     users_differences,
 )
+from clusterspace.fleet.interpretation.interpreter import RETRY_SECONDS, Interpreter
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import (
     Object,
@@ -118,12 +122,16 @@ class Applied:
 BeforeTakeover = Callable[[Object], Awaitable[None]]
 """Told of an object that is about to be taken over, as it is."""
 
+Plan: TypeAlias = Callable[[Object, Object], Awaitable[Update | None]]
+"""Returns how to bring a member object to its manifest; None when there is nothing to do."""
+
 
 async def apply(
     member: Client,
     path: ResourcePath,
     manifest: Object,
     cached: Object | None,
+    plan: Plan,
     before_takeover: BeforeTakeover | None = None,
 ) -> Applied:
     """Bring one member object to its manifest, beginning with what was last seen of it."""
@@ -144,14 +152,14 @@ async def apply(
     live = cached
     for _ in range(_ROUNDS - 1):
         try:
-            return await _apply_once(member, path, manifest, live, before_takeover)
+            return await _apply_once(member, path, manifest, live, plan, before_takeover)
         except (AlreadyExists, Conflict):
             live = await member.find(path)
         except NotFound:
             if live is None:
                 raise  # not the object is missing, but the namespace it goes into
             live = await member.find(path)
-    return await _apply_once(member, path, manifest, live, before_takeover)
+    return await _apply_once(member, path, manifest, live, plan, before_takeover)
 
 
 async def _apply_once(
@@ -159,6 +167,7 @@ async def _apply_once(
     path: ResourcePath,
     manifest: Object,
     live: Object | None,
+    plan: Plan,
     before_takeover: BeforeTakeover | None,
 ) -> Applied:
     decision = decide(manifest, live)
@@ -177,11 +186,11 @@ async def _apply_once(
             # may have been the state before somebody's change.
             if keeps_drift(manifest, live):
                 return Applied(Action.DRIFTED, live)
-            planned = plan_update(manifest, live)
+            planned = await plan(manifest, live)
         case TakeoverDecision.ADOPT:
-            planned, action = plan_update(manifest, live), Action.ADOPTED
+            planned, action = await plan(manifest, live), Action.ADOPTED
         case TakeoverDecision.ADOPT_IF_SAME:
-            planned, action = plan_update(manifest, live), Action.ADOPTED
+            planned, action = await plan(manifest, live), Action.ADOPTED
             if users_differences(manifest, live):
                 return Applied(Action.CONFLICTS, live)
     if planned is None:
@@ -207,12 +216,18 @@ class Applier:
     """Puts manifests on one member, and remembers which of them are as they should be."""
 
     def __init__(
-        self, member: Client, informers: MemberInformers, reporter: WorkReporter, clock: Clock
+        self,
+        member: Client,
+        informers: MemberInformers,
+        reporter: WorkReporter,
+        interpreter: Interpreter,
+        clock: Clock,
     ) -> None:
         self._member = member
         self._informers = informers
         self._reporter = reporter
         self._clock = clock
+        self._interpreter = interpreter
         self._pace = RepairPace(clock)
         # By Work and place in it. One key is touched by one worker at a time, for a Work is. It is
         # lost with the process, and nothing but speed with it: after a start everything is compared
@@ -240,6 +255,11 @@ class Applier:
                 return replace(await self.observe(work, manifest), problem=problem)
             live = await self._find_live(work, path)
             return await self._bring_to(work, manifest, (name_of(work), ordinal), path, live)
+        except InterpretationFailed as failure:
+            # Written without it, the object would lose what its member keeps.
+            problem = f"{subject_text(manifest)} is not updated: {failure}"
+            kept = live if live is not None and is_ours(manifest, live) else None
+            return ManifestResult(manifest, live=kept, problem=problem, retry_seconds=RETRY_SECONDS)
         except _REFUSALS as refusal:
             if isinstance(refusal, NotServed):
                 self._informers.forget_resources()
@@ -248,6 +268,15 @@ class Applier:
             # nobody would know of it once the manifest is dropped.
             kept = live if live is not None and is_ours(manifest, live) else None
             return ManifestResult(manifest, live=kept, problem=problem, refusal=refusal)
+
+    async def _plan(self, manifest: Object, live: Object) -> Update | None:
+        return plan_update(manifest, live, await self._retained(manifest, live))
+
+    async def _retained(self, manifest: Object, live: Object) -> Object | None:
+        """Return the manifest with what the member keeps; None where our own rules say that."""
+        if not self._interpreter.customizes(RETAIN, manifest):
+            return None
+        return await self._interpreter.retained(manifest, live)
 
     async def observe(self, work: Object, manifest: Object) -> ManifestResult:
         """Look at an object without touching it."""
@@ -273,14 +302,21 @@ class Applier:
             return ManifestResult(manifest, problem=f"{subject_text(manifest)} is refused: {why}")
         # Asked for: most of what is only compared is not ours, and so not followed.
         live = await self._member.find(path)
-        generation = None if live is None else generation_of(live)
+        generation, retained = None, None
+        if live is not None:
+            generation = generation_of(live)
+            try:
+                retained = await self._retained(manifest, live)
+            except InterpretationFailed as failure:
+                problem = f"{subject_text(manifest)} cannot be compared: {failure}"
+                return ManifestResult(manifest, problem=problem, retry_seconds=RETRY_SECONDS)
         is_known = live is not None and is_ours(manifest, live)
         return ManifestResult(
             manifest,
             live=live if is_known else None,
             retry_seconds=CALM_SECONDS,
             blocker=path,
-            differences=users_differences(manifest, live),
+            differences=users_differences(manifest, live, retained),
             generation=generation,
         )
 
@@ -329,7 +365,7 @@ class Applier:
             elif is_ours(manifest, live) or decide(manifest, live) is TakeoverDecision.ADOPT:
                 # The latter was taken from us by another owner who overwrites, as we do. Neither
                 # will give in, so it is paced like any drift; both would write without end.
-                update = plan_update(manifest, live)
+                update = await self._plan(manifest, live)
                 drift = "" if update is None else drift_text(update, live)
         if drift:
             wait = self._pace.wait_seconds(key)
@@ -342,7 +378,7 @@ class Applier:
         try:
             # Drift that is taken back from another owner was taken over, and noted, before.
             note = None if drift else self._noting(work, manifest)
-            applied = await apply(self._member, path, manifest, live, note)
+            applied = await apply(self._member, path, manifest, live, self._plan, note)
         except NotFound:
             namespace = namespace_of(manifest)
             problem = (

@@ -63,6 +63,7 @@ from clusterspace.fleet.execution.unschedulable import (
     UnschedulableReplicas,
 )
 from clusterspace.fleet.execution.withdrawn import LateWrites, WithdrawnObjects
+from clusterspace.fleet.interpretation.interpreter import Interpreter
 from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import (
     Object,
@@ -70,7 +71,9 @@ from clusterspace.kube.objects import (
     find_at,
     is_being_deleted,
     name_of,
+    namespace_of,
 )
+from clusterspace.kube.resources import GroupVersionKind
 from clusterspace.kube.times import parse_time
 
 _log = structlog.get_logger(__name__)
@@ -131,6 +134,7 @@ class MemberExecution:
         *,
         works: Cache,
         clusters: Cache,
+        interpreter: Interpreter,
         records_on_templates: bool = True,
         limits: DeletionLimits | None = None,
         exclusive: ExclusiveCopies | None = None,
@@ -162,10 +166,15 @@ class MemberExecution:
             member, cluster_name, enqueue, self._late_writes.object_seen
         )
         self._reporter = WorkReporter(
-            hub, events, clock, cluster_name, records_on_templates=records_on_templates
+            hub,
+            events,
+            clock,
+            cluster_name,
+            interpreter,
+            records_on_templates=records_on_templates,
         )
         self._unschedulable = UnschedulableReplicas(member, clock, unschedulable_seconds)
-        self._applier = Applier(member, self._informers, self._reporter, clock)
+        self._applier = Applier(member, self._informers, self._reporter, interpreter, clock)
         self._budget = DeletionBudget(
             hub,
             lambda: clusters.find(cluster_name),
@@ -219,6 +228,10 @@ class MemberExecution:
         self._budget.note_work(request.name, goes_since, is_asked=is_asked)
         if update.before is None or _head_decoder.decode(update.before) != head:
             self._controller.add(request)
+
+    def look_again(self, work_name: str) -> None:
+        """Reconcile a Work although it did not change: what is made of its objects did."""
+        self._controller.add(Request(work_name, self._namespace))
 
     def cluster_changed(self, before: Object | None, after: Object) -> None:
         """Take in a change of the Cluster: it may be reachable again, or deletions may go on."""
@@ -403,6 +416,9 @@ class Execution(Reconciler):
         namespace = execution_namespace(agent_of) if agent_of else ""
         self._clusters = caches.informer(CLUSTERS, selection=own)
         self._works = caches.informer(WORKS, namespace)
+        self._interpreter = caches.shared(Interpreter)
+        for each in self._interpreter.informers:
+            each.add_handler(self._interpreter_changed)
         self._clusters.add_handler(self._cluster_changed)
         self._works.add_handler(self._work_changed)
         # Invariant: whatever is in `_running` hears of every change of its Works and its Cluster,
@@ -416,6 +432,8 @@ class Execution(Reconciler):
         """Return Clusters; their Works are only to have synced, each goes to its own execution."""
         yield Watch(self._clusters)
         yield Watch(self._works, to=nothing)
+        for interpreters in self._interpreter.informers:
+            yield Watch(interpreters, to=nothing)
 
     def tasks(self) -> Tasks:
         """Return the task that the members' executions run in."""
@@ -461,6 +479,7 @@ class Execution(Reconciler):
             self._events,
             works=self._works.cache,
             clusters=self._clusters.cache,
+            interpreter=self._interpreter,
             records_on_templates=not self._agent_of,
             limits=self._limits,
             exclusive=self._exclusive,
@@ -501,6 +520,22 @@ class Execution(Reconciler):
         after = update.decode_after()
         if running is not None and after is not None:
             running.execution.cluster_changed(update.decode_before(), after)
+
+    def _interpreter_changed(self, update: Update) -> None:
+        """Look once more at the objects of the kinds that a customization or webhook speaks of."""
+        concerned: dict[tuple[str, str], bool] = {}
+
+        def is_concerned(manifest: Object) -> bool:
+            kind = str(manifest.get("apiVersion")), str(manifest.get("kind"))
+            if kind not in concerned:
+                named = GroupVersionKind.of(*kind)
+                concerned[kind] = self._interpreter.concerns(update, named)
+            return concerned[kind]
+
+        for work in self._works.cache.objects() if self._running else ():
+            running = self._running.get(namespace_of(work).removeprefix(EXECUTION_PREFIX))
+            if running is not None and any(is_concerned(each) for each in manifests_of(work)):
+                running.execution.look_again(name_of(work))
 
     def _work_changed(self, update: Update) -> None:
         namespace = request_for(update.key).namespace

@@ -6,7 +6,7 @@ what was put back. They go to the Work, and to the template for users.
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from clusterspace.aio.clocks import Clock
@@ -21,11 +21,13 @@ from clusterspace.apis.differences import (
 )
 from clusterspace.apis.fleet_placements import APPLY_TYPE, REPORT_DIFF, is_placed
 from clusterspace.apis.interpreter.reports import health_of, reflect_status
+from clusterspace.apis.interpreters import INTERPRET_HEALTH, INTERPRET_STATUS
 from clusterspace.apis.works import (
     ALREADY_EXISTS,
     APPLIED,
     CO_OWNED,
     DISPATCHING,
+    UNKNOWN,
     UNSCHEDULABLE,
     identifier_of,
     suspends_dispatching,
@@ -34,7 +36,7 @@ from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import Client
 from clusterspace.controllers.commit import commit, commit_change
 from clusterspace.controllers.events import EventRecorder
-from clusterspace.errors import ApiError
+from clusterspace.errors import ApiError, InterpretationFailed
 from clusterspace.fleet.execution.evidence import TAKEN_OVER
 from clusterspace.fleet.execution.takeover import (
     Update,
@@ -44,6 +46,7 @@ from clusterspace.fleet.execution.takeover import (
     owner_text,
     subject_text,
 )
+from clusterspace.fleet.interpretation.interpreter import RETRY_SECONDS, Interpreter
 from clusterspace.kube.conditions import (
     FALSE,
     TRUE,
@@ -75,7 +78,9 @@ SYNC_SUCCEED: Final = "SyncSucceed"
 DRIFT_REPAIRED: Final = "DriftRepaired"
 WORK_DISPATCHING: Final = "WorkDispatching"
 STATUS_REFLECTED: Final = "ReflectStatusSucceed"
+STATUS_NOT_REFLECTED: Final = "ReflectStatusFailed"
 HEALTH_INTERPRETED: Final = "InterpretHealthSucceed"
+HEALTH_NOT_INTERPRETED: Final = "InterpretHealthFailed"
 _NAMING: Final = ("kind", "namespace", "name")
 
 _LONGEST_MESSAGE: Final = 8192
@@ -86,6 +91,14 @@ MOST_FIELDS: Final = 5
 
 QUIET_SECONDS: Final = 0.5
 """How long a status that only counts pods is held back after the last: a rollout has many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreted:
+    """What the interpreter of a kind says of an object on the member."""
+
+    health: str
+    status: Object | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +123,8 @@ class ManifestResult:
     """Of the object that it was compared with."""
     unschedulable: int = 0
     """How many replicas have long found no node."""
+    interpreted: Interpreted | None = None
+    """Of a kind with an interpreter of its own; our own rules say it of others."""
 
 
 def next_status(work: Object, results: Sequence[ManifestResult], now: float) -> Object:
@@ -135,7 +150,7 @@ def next_status(work: Object, results: Sequence[ManifestResult], now: float) -> 
         else:
             conditions = remove_condition(conditions, kind).conditions
     manifest_statuses = [
-        manifest_status(each.manifest, ordinal, each.live, each.unschedulable)
+        manifest_status(each.manifest, ordinal, each.live, each.interpreted, each.unschedulable)
         for ordinal, each in enumerate(results)
         if each.live is not None
     ]
@@ -211,13 +226,24 @@ def _found(
     return {DIFFS_FOUND: differs if diffs else None, DRIFTS_FOUND: drifted if drifts else None}
 
 
-def manifest_status(manifest: Object, ordinal: int, live: Object, unschedulable: int = 0) -> Object:
+def manifest_status(
+    manifest: Object,
+    ordinal: int,
+    live: Object,
+    interpreted: Interpreted | None = None,
+    unschedulable: int = 0,
+) -> Object:
     """Return the entry of a Work's status for one manifest, seeing the object on the member."""
-    entry: Object = {"identifier": identifier_of(manifest, ordinal), "health": health_of(live)}
-    status = reflect_status(live)
+    said = interpreted or Interpreted(health_of(live), reflect_status(live))
+    entry: Object = {"identifier": identifier_of(manifest, ordinal), "health": said.health}
+    status = said.status
     if unschedulable:
         status = {**(status or {}), UNSCHEDULABLE: unschedulable}
     return entry if status is None else {**entry, "status": status}
+
+
+def _is_known(result: ManifestResult) -> bool:
+    return result.interpreted is None or result.interpreted.health != UNKNOWN
 
 
 def conflict_text(manifest: Object, live: Object, cluster: str, update: Update | None) -> str:
@@ -274,6 +300,7 @@ class WorkReporter:
         events: EventRecorder,
         clock: Clock,
         cluster_name: str,
+        interpreter: Interpreter,
         *,
         records_on_templates: bool = True,
     ) -> None:
@@ -281,6 +308,7 @@ class WorkReporter:
         self._events = events
         self._clock = clock
         self._cluster = cluster_name
+        self._interpreter = interpreter
         self._records_on_templates = records_on_templates
         """Agents may write no Events outside their own namespace."""
         self._written_at: dict[str, float] = {}
@@ -290,20 +318,55 @@ class WorkReporter:
         # Written at the version of `work`, which came from a cache: when the Work has changed
         # since, the hub answers Conflict, and the attempt begins anew with what it is now. A status
         # is never written for a generation that was not carried out.
+        wait = 0.0
+        if any(self._is_customized(each) for each in results):
+            results = [await self._interpret(work, *each) for each in enumerate(results)]
+            # What failed is asked again; unless something else changes before.
+            wait = 0.0 if all(_is_known(each) for each in results) else RETRY_SECONDS
         status = next_status(work, results, self._clock.now())
         if status == (work.get("status") or {}):
-            return 0.0
+            return wait
         if find_at(work, "status", "conditions") == status.get("conditions"):
             # Only numbers changed, such as replicas that are ready. The last of them is written in
             # any case: whoever comes too early is asked to come again.
             last = self._written_at.get(name_of(work), float("-inf"))
-            wait = last + QUIET_SECONDS - self._clock.monotonic()
-            if wait > 0:
-                return wait
+            too_early = last + QUIET_SECONDS - self._clock.monotonic()
+            if too_early > 0:
+                return too_early
         await commit(self._hub, resource_path_of(WORKS, work), work, {**work, "status": status})
         self._written_at[name_of(work)] = self._clock.monotonic()
         self._record_status(work, status)
-        return 0.0
+        return wait
+
+    def _is_customized(self, result: ManifestResult) -> bool:
+        operations = (INTERPRET_HEALTH, INTERPRET_STATUS)
+        return any(self._interpreter.customizes(each, result.manifest) for each in operations)
+
+    async def _interpret(
+        self, work: Object, ordinal: int, result: ManifestResult
+    ) -> ManifestResult:
+        """Ask the interpreter of an object's kind; what it fails to say stays, or is unknown."""
+        live = result.live
+        if live is None or not self._is_customized(result):
+            return result
+        subject = "/".join(str(identifier_of(live, ordinal).get(key, "")) for key in _NAMING)
+        try:
+            health = await self._interpreter.health(live)
+        except InterpretationFailed as failure:
+            health = UNKNOWN
+            message = f"Failed to interpret health for object({subject}): {failure}"
+            self._events.record(work, HEALTH_NOT_INTERPRETED, message, is_warning=True)
+        try:
+            status = await self._interpreter.status(live)
+        except InterpretationFailed as failure:
+            health = UNKNOWN
+            message = f"Failed to reflect status for object({subject}): {failure}"
+            self._events.record(work, STATUS_NOT_REFLECTED, message, is_warning=True)
+            entries: list[Object] = find_at(work, "status", "manifestStatuses") or []
+            said = identifier_of(result.manifest, ordinal)
+            before = (each.get("status") for each in entries if each.get("identifier") == said)
+            status = next(before, None)
+        return replace(result, interpreted=Interpreted(health, status))
 
     def _record_status(self, work: Object, status: Object) -> None:
         """Record the routine Events of a status that was written: what is new in it."""

@@ -287,11 +287,17 @@ class Update:
     fields: FieldSet
 
 
-def plan_update(manifest: Object, live: Object) -> Update | None:
-    """Return how to bring a member object to its manifest; None when there is nothing to do."""
+def plan_update(manifest: Object, live: Object, retained: Object | None = None) -> Update | None:
+    """Return how to bring a member object to its manifest; None when there is nothing to do.
+
+    `retained` is the manifest with what the member keeps in it, of a kind whose own interpreter
+    says what that is.
+    """
     kind = GroupVersionKind.of(str(manifest.get("apiVersion")), str(manifest.get("kind")))
     schema = _schema_of(kind)
-    desired = retain(manifest, live)
+    # Whose an object is, no script decides.
+    own = None if retained is None else with_stamps_of(retained, manifest)
+    desired = own or retain(manifest, live)
     content = _content_of(desired)
     # The manifest over what is there, without what it has dropped. An example:
     #
@@ -332,7 +338,9 @@ def plan_update(manifest: Object, live: Object) -> Update | None:
     return Update(body, changed) if changed else None
 
 
-def users_differences(manifest: Object, live: Object | None) -> tuple[Object, ...]:
+def users_differences(
+    manifest: Object, live: Object | None, retained: Object | None = None
+) -> tuple[Object, ...]:
     """Return how a member object differs from its manifest, our own marks aside.
 
     By the manifest's own wish also in what it does not mention: defaults, what clusters set
@@ -342,14 +350,15 @@ def users_differences(manifest: Object, live: Object | None) -> tuple[Object, ..
     if live is None:
         return differences_between(kind, None, manifest)
     bare = without_stamps(manifest)
+    kept = None if retained is None else without_stamps(retained)
     if annotations_of(manifest).get(COMPARISON) == FULL_COMPARISON:
-        desired = retain(bare, live)
+        desired = kept or retain(bare, live)
         for path in _GIVEN.get(kind, ()):
             # What a cluster gives an object that does not ask for anything is nobody's change.
             if find_at(desired, *path) is None and (given := find_at(live, *path)) is not None:
                 desired = with_value(desired, given, *path)
         return differences_between(kind, _whole(live), _whole(desired, bare))
-    planned = plan_update(bare, live)
+    planned = plan_update(bare, live, kept)
     if planned is None:
         return ()
 

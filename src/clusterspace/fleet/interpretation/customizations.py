@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
+from clusterspace.apis.interpreters import script_of
 from clusterspace.errors import MalformedQuantity, ScriptFailed
 from clusterspace.kube.objects import Object, find_at
 from clusterspace.kube.quantities import parse_quantity
@@ -38,7 +39,6 @@ class Operation:
 
     name: str
     """As `interpret --operation` knows it, like Karmada."""
-    field: str
     function: str
     results: tuple[str, ...]
     """What its results are called where they are shown."""
@@ -46,8 +46,7 @@ class Operation:
 
     def script_in(self, customization: Object) -> str:
         """Return the script for it; empty when there is none."""
-        found = find_at(customization, "spec", "customizations", self.field, "luaScript")
-        return found if isinstance(found, str) else ""
+        return script_of(customization, self.name)
 
     async def run(self, scripts: Scripts, script: str, *arguments: Any) -> tuple[Any, ...]:
         """Run the script of it, and return what it returns, by `results`."""
@@ -121,30 +120,25 @@ def _health(returned: tuple[Any, Any], _: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 OPERATIONS: Final = (
-    Operation("Retain", "retention", "Retain", ("retained",), _object),
+    Operation("Retain", "Retain", ("retained",), _object),
     Operation(
         "InterpretReplica",
-        "replicaResource",
         "GetReplicas",
         ("replica", "requires"),
         _replicas,
     ),
-    Operation(
-        "InterpretComponent", "componentResource", "GetComponents", ("components",), _components
-    ),
-    Operation("ReviseReplica", "replicaRevision", "ReviseReplica", ("revised",), _object),
-    Operation("InterpretStatus", "statusReflection", "ReflectStatus", ("status",), _object),
+    Operation("InterpretComponent", "GetComponents", ("components",), _components),
+    Operation("ReviseReplica", "ReviseReplica", ("revised",), _object),
+    Operation("InterpretStatus", "ReflectStatus", ("status",), _object),
     Operation(
         "AggregateStatus",
-        "statusAggregation",
         "AggregateStatus",
         ("aggregatedStatus",),
         _object,
     ),
-    Operation("InterpretHealth", "healthInterpretation", "InterpretHealth", ("healthy",), _health),
+    Operation("InterpretHealth", "InterpretHealth", ("healthy",), _health),
     Operation(
         "InterpretDependency",
-        "dependencyInterpretation",
         "GetDependencies",
         ("dependencies",),
         _dependencies,

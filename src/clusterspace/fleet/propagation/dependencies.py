@@ -8,14 +8,16 @@ requires any more keeps no cluster by it; what its own policy placed stays.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
 from random import Random
 from typing import Any, Final, cast
 
 import msgspec
 
 from clusterspace.apis import stamps
-from clusterspace.apis.interpreter.templates import Dependency, dependencies_in
-from clusterspace.apis.policies import ABORT, OVERWRITE
+from clusterspace.apis.interpreter.templates import Dependency
+from clusterspace.apis.policies import ABORT, OVERWRITE, ResourceSelector
 from clusterspace.apis.works import (
     RESOURCE_BINDINGS,
     clusters_of,
@@ -41,7 +43,12 @@ from clusterspace.controllers.controller import (
 )
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, Update
-from clusterspace.errors import AlreadyExists
+from clusterspace.errors import (
+    AlreadyExists,
+    InterpretationFailed,
+    Malformed,
+)
+from clusterspace.fleet.interpretation.interpreter import RETRY_SECONDS, Interpreter
 from clusterspace.fleet.propagation.bindings import (
     binding_path,
     is_own,
@@ -71,6 +78,7 @@ from clusterspace.kube.objects import (
     without_value,
 )
 from clusterspace.kube.resources import GroupResource, GroupVersionKind
+from clusterspace.kube.selectors import label_selector_of
 
 BEHIND_SECONDS: Final = 0.5
 """How long to wait for a cache that is not complete yet, or that the hub has shown to be behind."""
@@ -78,6 +86,7 @@ BEHIND_SECONDS: Final = 0.5
 RECHECK_SECONDS: Final = 30.0
 _CONFLICT: Final = "DependencyPolicyConflict"
 _FOUND: Final = "GetDependenciesSucceed"
+_NOT_FOUND: Final = "GetDependenciesFailed"
 _ATTACHED: Final = "SyncScheduleResultToDependenciesSucceed"
 
 
@@ -93,12 +102,15 @@ class DependencyDistributor(Reconciler):
         self._events = events
         self._random = random
         self._templates = caches.shared(TemplateInformers)
+        self._interpreter = caches.shared(Interpreter)
         self._bindings = caches.informer(RESOURCE_BINDINGS, indexes=BINDING_INDEXES)
 
     def watches(self) -> Iterable[Watch]:
         """Return the bindings, and the templates that may be somebody's dependencies."""
         yield Watch(self._bindings, to=parents_concerned)
         yield Watch(self._templates, to=self.parents_needing)
+        for interpreters in self._interpreter.informers:
+            yield Watch(interpreters, to=self.parents_interpreted)
 
     async def reconcile(self, request: Request) -> Result:
         """Bring the bindings that one binding requires to where they should be."""
@@ -117,22 +129,49 @@ class DependencyDistributor(Reconciler):
         template = self._templates.find(about.group_version_kind, about.namespace, about.name)
         if template is None or uid_of(template) != about.uid:
             return RequeueAfter(RECHECK_SECONDS)  # its binding goes with it, or it cannot be seen
-        needed = dependencies_in(template)
-        if not await self._detach_all_but(needed, parent, template):
-            return RequeueAfter(BEHIND_SECONDS)
+        try:
+            needed = await self._interpreter.dependencies(template)
+            selected = self._selected_by(needed)
+            if not await self._detach_all_but(needed, selected, parent, template):
+                return RequeueAfter(BEHIND_SECONDS)
+        except InterpretationFailed as failure:
+            # What is attached stays attached: not known is not "needs nothing".
+            self._events.record(template, _NOT_FOUND, str(failure), is_warning=True)
+            return RequeueAfter(RETRY_SECONDS)
         # The finalizer and the list come before anything is attached: a parent that goes right
         # after this is held until what it required is detached.
         path = resource_path_of(RESOURCE_BINDINGS, parent)
         desired = parent_with(parent, needed)
         parent = await commit(self._hub, path, parent, desired)
         if parent is not desired:
-            named = ", ".join(f"{each.kind} {each.name}" for each in needed) or "none"
+            named = ", ".join(f"{each.kind} {each.name}" for each in selected) or "none"
             message = f"Get dependencies({named}) succeed."
             self._events.record(template, _FOUND, message, is_routine=True)
-        if any([await self._attach(dependency, parent) for dependency in needed]):
+        if any([await self._attach(dependency, parent) for dependency in selected]):
             message = "Sync schedule results to dependencies succeed."
             self._events.record(parent, _ATTACHED, message, is_routine=True)
         return Done()
+
+    def _selected_by(self, needed: Iterable[Dependency]) -> tuple[Dependency, ...]:
+        """Return dependencies by name alone: those that labels select are looked up."""
+        found: set[Dependency] = set()
+        for each in needed:
+            if not each.selector:
+                found.add(each)
+                continue
+            try:
+                labels = label_selector_of(msgspec.json.decode(each.selector))
+            except Malformed as error:
+                why = f"the labelSelector of a dependency {each.kind} cannot be read: {error}"
+                raise InterpretationFailed(why) from None
+            meant = ResourceSelector(each.api_version, each.kind, each.namespace)
+            for request in self._templates.selected_by(meant):
+                template = self._templates.find_at(request.path)
+                if template is None or request.namespace != each.namespace:
+                    continue
+                if labels.matches(labels_of(template)):
+                    found.add(replace(each, name=request.name, selector=""))
+        return tuple(sorted(found))
 
     async def _attach(self, dependency: Dependency, parent: Object) -> bool:
         """Make or complete the binding of a dependency; one that is not there is waited for.
@@ -176,10 +215,14 @@ class DependencyDistributor(Reconciler):
         return as_required(binding, parents)
 
     async def _detach_all_but(
-        self, needed: Iterable[Dependency], parent: Object, template: Object
+        self,
+        needed: tuple[Dependency, ...],
+        selected: Iterable[Dependency],
+        parent: Object,
+        template: Object,
     ) -> bool:
         """Detach what is no longer needed; False when our caches turn out to be behind."""
-        kept = {(each.kind, each.namespace, each.name) for each in needed}
+        kept = {(each.kind, each.namespace, each.name) for each in selected}
         key = key_of(namespace_of(parent), name_of(parent))
         orphans: list[Object] = []
         for each in self._bindings.cache.objects_at(BY_REQUIRER, key):
@@ -193,7 +236,7 @@ class DependencyDistributor(Reconciler):
         live = (
             None if resource is None else await self._hub.find(resource_path_of(resource, template))
         )
-        if live is None or dependencies_in(live) != tuple(needed):
+        if live is None or await self._interpreter.dependencies(live) != needed:
             return False
         for orphan in orphans:
             await self._detach(orphan, namespace_of(parent), name_of(parent))
@@ -230,16 +273,29 @@ class DependencyDistributor(Reconciler):
         """Map a template that came, changed or went to the bindings that need it."""
         kind = DEPENDENCY_KINDS.get(update.resource.group_resource)
         if kind is None:
-            return ()
+            changed = update.decode_after() or update.decode_before() or {}
+            kind = str(changed.get("kind"))
         namespace, _, name = update.key.rpartition("/")
-        word = dependency_word(kind, namespace, name)
-        parents = self._bindings.cache.keys_at(BY_DEPENDENCY, word)
+        parents = frozenset[str]()
+        for named in (name, ""):  # those that need it by its labels have no name
+            word = dependency_word(kind, namespace, named)
+            parents |= self._bindings.cache.keys_at(BY_DEPENDENCY, word)
         if not parents:
             return ()
         before, after = update.decode_before(), update.decode_after()
         if before is not None and after is not None and users_part(before) == users_part(after):
             return ()
         return [request_for(key) for key in parents]
+
+    def parents_interpreted(self, update: Update) -> Iterable[Request]:
+        """Map a customization or a webhook to the parents of the kinds it speaks of."""
+        return [
+            each
+            for each in self._templates.bindings_of_kinds(
+                lambda kind: self._interpreter.concerns(update, kind)
+            )
+            if each.namespace
+        ]
 
 
 def parents_concerned(update: Update) -> Iterable[Request]:
@@ -274,7 +330,7 @@ DEPENDENCY_KINDS: Final = {
     GroupResource("", "secrets"): "Secret",
     GroupResource("", "serviceaccounts"): "ServiceAccount",
 }
-"""What the templates we know can need."""
+"""What the templates we know ourselves can need; others say what theirs do."""
 
 
 def parent_with(parent: Object, needed: Iterable[Dependency]) -> Object:
@@ -367,16 +423,11 @@ def needed_by(parent: Object) -> tuple[Dependency, ...]:
         listed = msgspec.json.decode(text.encode(), type=list[dict[str, Any]])
     except msgspec.DecodeError:
         return ()  # our next look at the parent writes it anew
-    return tuple(
-        Dependency(
-            kind=str(each.get("kind")),
-            namespace=str(each.get("namespace") or ""),
-            name=str(each.get("name")),
-            api_version=str(each.get("apiVersion")),
-        )
-        for each in listed
-        if each.get("name")
-    )
+    found: list[Dependency] = []
+    for each in listed:
+        with suppress(Malformed):
+            found.append(Dependency.read(each))
+    return tuple(found)
 
 
 def by_dependency(parent: Object) -> Iterable[str]:

@@ -10,12 +10,13 @@ ending it removes marks alone: what is placed stays placed. A policy stays until
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
 from clusterspace.apis import stamps
 from clusterspace.apis.fleet_placements import is_placed, parent_of, placement_text
-from clusterspace.apis.interpreter.templates import replicas_in
+from clusterspace.apis.interpreter.templates import Replicas
 from clusterspace.apis.policies import (
     CLUSTER_OVERRIDE_POLICIES,
     CLUSTER_PROPAGATION_POLICIES,
@@ -43,7 +44,8 @@ from clusterspace.controllers.controller import (
 )
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, Update
-from clusterspace.errors import AlreadyExists, QuotaExceeded
+from clusterspace.errors import AlreadyExists, InterpretationFailed, QuotaExceeded
+from clusterspace.fleet.interpretation.interpreter import RETRY_SECONDS, Interpreter
 from clusterspace.fleet.propagation.bindings import (
     Policy,
     PolicyIndex,
@@ -90,6 +92,9 @@ OWN_MARKS_SECONDS: Final = 1.0
 
 _APPLIED: Final = "ApplyPolicySucceed"
 _REPLICAS_READ: Final = "GetReplicasSucceed"
+_REPLICAS_UNREAD: Final = "GetReplicasFailed"
+_COMPONENTS_READ: Final = "GetComponentsSucceed"
+_COMPONENTS_UNREAD: Final = "GetComponentsFailed"
 _FAILED: Final = "ApplyPolicyFailed"
 _PREEMPTED: Final = "PreemptPolicySucceed"
 
@@ -107,6 +112,7 @@ class Detector(Reconciler):
         self._events = events
         self._random = random
         self._templates = caches.shared(TemplateInformers)
+        self._interpreter = caches.shared(Interpreter)
         self._policies = caches.informer(PROPAGATION_POLICIES)
         self._cluster_policies = caches.informer(CLUSTER_PROPAGATION_POLICIES)
         self._overrides = caches.informer(OVERRIDE_POLICIES)
@@ -131,6 +137,8 @@ class Detector(Reconciler):
         for bindings in (self._bindings, self._cluster_bindings):
             yield Watch(bindings, to=self.template_of_deleted)
         yield Watch(self._priority_classes, to=nothing)
+        for interpreters in self._interpreter.informers:
+            yield Watch(interpreters, to=self.templates_interpreted)
         yield Watch(self._templates, to=self.edited_template)
         yield Watch(self._templates, to=remarked_template, settle_seconds=OWN_MARKS_SECONDS)
 
@@ -199,12 +207,39 @@ class Detector(Reconciler):
             self._events.record(template, _PREEMPTED, message)
         # Killed here, the template is claimed and has no binding. The next process takes every
         # template for edited, and so comes past this point even if the policy is lazy.
-        if not policy.is_lazy or is_edited:
-            await self._bind(template, policy, binding, takes_version=is_edited)
+        if policy.is_lazy and not is_edited:
+            return Done()
+        size = await self._size_of(template)
+        if size is None:
+            return RequeueAfter(RETRY_SECONDS)
+        await self._bind(template, policy, binding, size, takes_version=is_edited)
         return Done()
 
+    async def _size_of(self, template: Object) -> "Size | None":
+        """Return how much a template asks for; None, and an Event, when that is not told.
+
+        Its binding stays as it is then: with other replicas these would be shared out and started.
+        """
+        try:
+            components = await self._interpreter.components(template)
+        except InterpretationFailed as failure:
+            self._events.record(template, _COMPONENTS_UNREAD, str(failure), is_warning=True)
+            return None
+        try:
+            replicas = await self._interpreter.replicas(template)
+        except InterpretationFailed as failure:
+            self._events.record(template, _REPLICAS_UNREAD, str(failure), is_warning=True)
+            return None
+        return Size(replicas, components)
+
     async def _bind(
-        self, template: Object, policy: Policy, binding: Object | None, *, takes_version: bool
+        self,
+        template: Object,
+        policy: Policy,
+        binding: Object | None,
+        size: "Size",
+        *,
+        takes_version: bool,
     ) -> None:
         """Create the binding of a claimed template, or bring it up to date."""
         path = binding_path(template)
@@ -213,7 +248,7 @@ class Detector(Reconciler):
         priority = None if chosen is None else int(chosen.get("value") or 0)
         if binding is None:
             empty = new_binding(template, permanent_id(self._random))
-            desired = bound(empty, template, policy, takes_version=True, priority=priority)
+            desired = bound(empty, template, policy, size, takes_version=True, priority=priority)
             try:
                 # The name is made of the template's, so whoever creates it twice meets the first.
                 await self._hub.create(path.collection, desired)
@@ -221,7 +256,7 @@ class Detector(Reconciler):
                 # Our cache did not know of it yet; it may be ours, of before a restart.
                 binding = await self._hub.get(path)
             else:
-                self._report(template, policy)
+                self._report(template, policy, size)
                 return
         if is_being_deleted(binding) or not is_own(binding, template):
             # When it is gone at last, its deletion wakes us for this template.
@@ -230,7 +265,9 @@ class Detector(Reconciler):
                 owner = f"{placement_text(parent_of(binding))} places it"
             self._warn(template, policy, owner)
             return
-        desired = bound(binding, template, policy, takes_version=takes_version, priority=priority)
+        desired = bound(
+            binding, template, policy, size, takes_version=takes_version, priority=priority
+        )
         try:
             written = await commit(self._hub, path, binding, desired)
         except QuotaExceeded as error:
@@ -238,7 +275,7 @@ class Detector(Reconciler):
             self._warn(template, policy, error.message)
             raise
         if written is not desired:
-            self._report(template, policy)
+            self._report(template, policy, size)
 
     async def _release(
         self, request: TemplateRequest, template: Object, binding: Object | None
@@ -308,6 +345,10 @@ class Detector(Reconciler):
         self._edited.add(request)
         return (request,)
 
+    def templates_interpreted(self, update: Update) -> Iterable[Request]:
+        """Map a customization or a webhook to the templates of the kinds it speaks of."""
+        return self._templates.of_kinds(lambda kind: self._interpreter.concerns(update, kind))
+
     def _selected_by(self, policy: Policy | None) -> Iterable[TemplateRequest]:
         if policy is None or policy.is_leaving:
             return ()
@@ -317,10 +358,13 @@ class Detector(Reconciler):
             for request in self._templates.selected_by(selector, policy.claim.namespace)
         ]
 
-    def _report(self, template: Object, policy: Policy) -> None:
+    def _report(self, template: Object, policy: Policy, size: "Size") -> None:
         message = f"Apply policy({policy.key}) succeed"
         self._events.record(template, _APPLIED, message, is_routine=True)
-        if replicas_in(template) is not None:
+        if size.components is not None:
+            message = "Get components of resource template successfully."
+            self._events.record(template, _COMPONENTS_READ, message, is_routine=True)
+        if size.replicas is not None:
             message = "Get replicas of resource template successfully."
             self._events.record(template, _REPLICAS_READ, message, is_routine=True)
 
@@ -356,6 +400,7 @@ _POLICY_FIELDS: Final = (
 _DETECTORS_FIELDS: Final = frozenset(
     {
         *_POLICY_FIELDS,
+        "components",
         "replicas",
         "replicaRequirements",
         "resource",
@@ -369,10 +414,19 @@ _SCHEDULING: Final = "scheduling"
 """The one part of a suspension that is the binding's own."""
 
 
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much a template asks for: its replicas, if any, and its parts, if somebody says."""
+
+    replicas: Replicas | None = None
+    components: list[Object] | None = None
+
+
 def bound(
     binding: Object,
     template: Object,
     policy: Policy,
+    size: Size,
     *,
     takes_version: bool,
     priority: int | None = None,
@@ -402,10 +456,10 @@ def bound(
     }
     ours["workloadAffinityGroups"] = (groups or None) if namespace_of(template) else None
 
-    replicas = replicas_in(template)
-    if replicas is not None:
-        ours["replicas"] = replicas.count or None
-        ours["replicaRequirements"] = replicas.requirements
+    if size.replicas is not None:
+        ours["replicas"] = size.replicas.count or None
+        ours["replicaRequirements"] = size.replicas.requirements
+    ours["components"] = size.components or None
 
     suspension: Object = spec.get("suspension") or {}
     kept = {_SCHEDULING: suspension[_SCHEDULING]} if _SCHEDULING in suspension else {}

@@ -13,7 +13,7 @@ import msgspec
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import CLUSTERS, EXECUTION_PREFIX, WORKS, is_pull
-from clusterspace.apis.interpreter.reports import Reports, aggregated_status, is_aggregated
+from clusterspace.apis.interpreter.reports import Reports
 from clusterspace.apis.works import (
     CLUSTER_RESOURCE_BINDINGS,
     RESOURCE_BINDINGS,
@@ -37,6 +37,8 @@ from clusterspace.controllers.controller import (
 )
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, Update
+from clusterspace.errors import InterpretationFailed
+from clusterspace.fleet.interpretation.interpreter import RETRY_SECONDS, Interpreter
 from clusterspace.fleet.propagation.bindings import kept_clusters, targets_of
 from clusterspace.fleet.propagation.templates import (
     TemplateInformers,
@@ -57,6 +59,7 @@ FULLY_APPLIED: Final = "FullyApplied"
 SYNC_FAILED: Final = "SyncFailed"
 SYNC_SUCCEED: Final = "SyncSucceed"
 AGGREGATED: Final = "AggregateStatusSucceed"
+NOT_AGGREGATED: Final = "AggregateStatusFailed"
 _ALL_APPLIED: Final = Condition(
     FULLY_APPLIED, TRUE, "FullyAppliedSuccess", "All works have been successfully applied"
 )
@@ -117,9 +120,16 @@ class BindingStatuses(Reconciler):
         self._works = caches.informer(WORKS, indexes=WORK_INDEXES)
         self._clusters = caches.informer(CLUSTERS)
         self._templates = caches.shared(TemplateInformers)
+        self._interpreter = caches.shared(Interpreter)
         self._patience = Patience(clock)
         self._withdrawn: dict[Request, Object] = {}
         """Bindings that went, until their templates have been told."""
+        self._unshown: set[Request] = set()
+        """Bindings that are up to date, and their templates may not be.
+
+        Whoever sums up their kind failed, or has changed. To a new process every customization is
+        new, so what one that was killed had in here is in here again.
+        """
 
     def watches(self) -> Iterable[Watch]:
         """Return bindings and their Works; a burst of reports is one attempt."""
@@ -131,6 +141,8 @@ class BindingStatuses(Reconciler):
                 settle_seconds=SETTLE_SECONDS,
             )
         yield Watch(self._works, to=binding_of_reporting, settle_seconds=SETTLE_SECONDS)
+        for interpreters in self._interpreter.informers:
+            yield Watch(interpreters, to=self.bindings_interpreted)
 
     async def reconcile(self, request: Request) -> Result:
         """Bring the status of one binding, and of its template, to what is reported."""
@@ -139,15 +151,7 @@ class BindingStatuses(Reconciler):
         works = self._works.cache
         gone = self._withdrawn.pop(request, None)
         if binding is None or is_being_deleted(binding):
-            # A template that is placed no longer must not go on telling of copies that went. Works
-            # go one by one with a binding, and the last of them may go just before it: whoever is
-            # killed in between leaves the template with what was told before.
-            self._patience.end(request)
-            last = gone if binding is None else binding
-            if last is not None:
-                await self._show_on_template(
-                    last, reports_in(works.objects_at(BY_BINDING, request.key)), is_withdrawn=True
-                )
+            await self._show_withdrawn(request, gone if binding is None else binding)
             return Done()
         raw = (works.find_raw(key) for key in works.keys_at(BY_BINDING, request.key))
         # Clusters answer one after the other. Written at the first answer, a binding to a hundred
@@ -160,13 +164,34 @@ class BindingStatuses(Reconciler):
 
         reports = reports_in(works.objects_at(BY_BINDING, request.key))
         desired = with_reports(binding, reports, self._clock.now())
-        if desired == binding:
+        is_unshown = request in self._unshown
+        self._unshown.discard(request)
+        if desired == binding and not is_unshown:
             return Done()
         # The template first. Killed between the two writes, the binding still differs from the
         # reports, and the next attempt writes both; the other way round nobody would come back
         # to the template, because a binding that is up to date is not looked at any further.
-        await self._show_on_template(binding, reports)
+        result: Result = Done()
+        try:
+            await self._show_on_template(binding, reports)
+        except InterpretationFailed as failure:
+            # The template keeps what it shows. What clusters report is on the binding in any case.
+            self._unshown.add(request)
+            result = RequeueAfter(RETRY_SECONDS)
+            for about in (binding, template_of(binding).outline):
+                self._events.record(about, NOT_AGGREGATED, str(failure), is_warning=True)
+        except BaseException:
+            if is_unshown:
+                self._unshown.add(request)
+            raise
+        if desired == binding:
+            return result
         await commit(self._hub, informer.path.at(request.key), binding, desired)
+        self._record_changes(binding, reports)
+        return result
+
+    def _record_changes(self, binding: Object, reports: Sequence[Report]) -> None:
+        """Record Events about what a binding did not show before."""
         message = "Update the aggregated status of the binding successfully."
         self._events.record(binding, AGGREGATED, message, is_routine=True)
         template = template_of(binding).outline
@@ -187,7 +212,29 @@ class BindingStatuses(Reconciler):
             if records_for_agent(each.cluster):
                 message = f"cluster({each.cluster}): successfully applied"
                 self._events.record(template, SYNC_SUCCEED, message, is_routine=True)
-        return Done()
+
+    async def _show_withdrawn(self, request: Request, binding: Object | None) -> None:
+        # A template that is placed no longer must not go on telling of copies that went. Works
+        # go one by one with a binding, and the last of them may go just before it: whoever is
+        # killed in between leaves the template with what was told before.
+        self._patience.end(request)
+        self._unshown.discard(request)
+        if binding is None:
+            return
+        reports = reports_in(self._works.cache.objects_at(BY_BINDING, request.key))
+        try:
+            await self._show_on_template(binding, reports, is_withdrawn=True)
+        except InterpretationFailed as failure:
+            about = template_of(binding).outline
+            self._events.record(about, NOT_AGGREGATED, str(failure), is_warning=True)
+
+    def bindings_interpreted(self, update: Update) -> Iterable[Request]:
+        """Map a customization or a webhook to the bindings of the kinds it speaks of."""
+        concerned = self._templates.bindings_of_kinds(
+            lambda kind: self._interpreter.concerns(update, kind)
+        )
+        self._unshown.update(concerned)
+        return concerned
 
     def itself_also_when_gone(self, update: Update) -> Iterable[Request]:
         """Map a binding to itself, and remember one that went."""
@@ -201,7 +248,7 @@ class BindingStatuses(Reconciler):
     ) -> None:
         """Write the aggregated status of the template, read live: others write to it as well."""
         reference = template_of(binding)
-        if not is_aggregated(reference.group_version_kind.group_kind):
+        if not self._interpreter.aggregates(reference.group_version_kind):
             return
         if why_not_carried_here(self._templates, binding):
             return  # who writes a binding by hand could write statuses everywhere
@@ -214,7 +261,8 @@ class BindingStatuses(Reconciler):
         targets = [each.name for each in targets_of(binding)] if not is_withdrawn else []
         missing = sorted({*targets} - {each.cluster for each in reports})
         received = Reports(tuple(reports), due=len(targets), missing=tuple(missing))
-        shown = {**live, "status": aggregated_status(live, received)}
+        items = map(item_of, reports)
+        shown = {**live, "status": await self._interpreter.aggregated(live, received, items)}
         path = resource_path_of(info.group_version_resource, live)
         if await commit(self._hub, path, live, shown) is not shown:
             message = "Update the status of the template from its clusters successfully."

@@ -6,7 +6,7 @@ objects: they were not deleted, they can only not be seen.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -42,10 +42,10 @@ from clusterspace.apis.works import (
 from clusterspace.client.discovery import Discovery, ServedResources
 from clusterspace.client.requests import ResourcePath, key_of
 from clusterspace.client.resources import Reader, decode_object
-from clusterspace.controllers.controller import Request
+from clusterspace.controllers.controller import Request, request_for
 from clusterspace.controllers.informers import Handler, HubCaches, IndexKeys, Informer
 from clusterspace.errors import ApiError, ClusterError, Conflict, Malformed, NotServed, StaysHome
-from clusterspace.fleet.propagation.bindings import by_claim
+from clusterspace.fleet.propagation.bindings import binding_path, by_claim
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
@@ -274,6 +274,20 @@ class TemplateInformers:
         keys = self._informers[resource].cache.keys()
         selected = keys_in(keys, namespace=selector.namespace or namespace, name=selector.name)
         return [template_request(resource, key) for key in selected]
+
+    def of_kinds(self, is_meant: Callable[[GroupVersionKind], bool]) -> list[TemplateRequest]:
+        """Return everything of some kinds that may be a template."""
+        return [
+            template_request(info.group_version_resource, key)
+            for kind, info in self._kinds.items()
+            if is_meant(kind)
+            for key in self._informers[info.group_version_resource].cache
+        ]
+
+    def bindings_of_kinds(self, is_meant: Callable[[GroupVersionKind], bool]) -> list[Request]:
+        """Return the bindings, of policies, that everything of some kinds has or may have."""
+        found = (self.find_at(each.path) for each in self.of_kinds(is_meant))
+        return [request_for(binding_path(each).key) for each in found if each is not None]
 
     def within(self, namespace: str) -> list[TemplateRequest]:
         """Return everything in a namespace that may be a template."""

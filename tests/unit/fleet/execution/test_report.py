@@ -104,6 +104,10 @@ class Hub:
         return event
 
 
+NOBODY: Any = None
+"""Whoever interprets is not asked: nothing is written."""
+
+
 async def hear(*, records_on_templates: bool) -> list[tuple[str, str]]:
     hub = Hub()
     clock = SystemClock()
@@ -113,6 +117,7 @@ async def hear(*, records_on_templates: bool) -> list[tuple[str, str]]:
         events,
         clock,
         "west",
+        NOBODY,
         records_on_templates=records_on_templates,
     )
     reporter.record_results(WORK, [ManifestResult(STAMPED, problem="no room")])

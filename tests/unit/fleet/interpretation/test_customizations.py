@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from clusterspace.apis.interpreters import SCRIPT_FIELDS
 from clusterspace.errors import ScriptFailed
 from clusterspace.fleet.interpretation.customizations import OPERATIONS, Operation
 from clusterspace.fleet.interpretation.lua_workers import LuaWorker
@@ -130,7 +131,7 @@ async def test_who_stops_waiting_leaves_no_answer_to_the_next() -> None:
 
 
 def test_every_operation_finds_its_script() -> None:
-    scripts = {each.field: {"luaScript": each.function} for each in OPERATIONS}
+    scripts = {SCRIPT_FIELDS[each.name]: {"luaScript": each.function} for each in OPERATIONS}
     customization = {"spec": {"customizations": scripts}}
 
     def found(operation: Operation) -> str:

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.fleet.propagation.policy_objects import config_maps, policy
 
 from clusterspace.apis import stamps
+from clusterspace.apis.interpreter.templates import replicas_in
 from clusterspace.controllers.commit import plan_commit
 from clusterspace.fleet.propagation.bindings import (
     Policy,
@@ -14,7 +15,7 @@ from clusterspace.fleet.propagation.bindings import (
     new_binding,
     read_policy,
 )
-from clusterspace.fleet.propagation.detector import bound
+from clusterspace.fleet.propagation.detector import Size, bound
 from clusterspace.kube.objects import Object, find_at, labels_of, metadata_of, with_value
 from clusterspace.testing.builders import config_map, deployment
 
@@ -34,7 +35,8 @@ def a_policy(**spec: Any) -> Policy:
 
 def bind(template: Object, binding: Object | None = None, **spec: Any) -> Object:
     held = binding or new_binding(template, "id-9")
-    return bound(held, template, a_policy(**spec), takes_version=True)
+    size = Size(replicas_in(template))
+    return bound(held, template, a_policy(**spec), size, takes_version=True)
 
 
 def test_a_new_binding_is_owned_held_and_named_as_karmada_would() -> None:
@@ -125,7 +127,7 @@ def test_a_policy_without_a_placement_places_everywhere() -> None:
 def test_the_version_is_taken_when_there_is_news(takes_version: bool, expected: str) -> None:
     later = with_value(WEB, "9", "metadata", "resourceVersion")
 
-    after = bound(bind(WEB), later, a_policy(), takes_version=takes_version)
+    after = bound(bind(WEB), later, a_policy(), Size(), takes_version=takes_version)
 
     assert find_at(after, "spec", "resource", "resourceVersion") == expected
 

@@ -20,6 +20,7 @@ from clusterspace.apis.clusters import (
     execution_namespace,
 )
 from clusterspace.apis.clusters import KIND as CLUSTER_KIND
+from clusterspace.apis.interpreters import CUSTOMIZATIONS, WEBHOOK_CONFIGURATIONS
 from clusterspace.apis.member_clusters import (
     FLEET_LABEL,
     FLEET_WORKS,
@@ -170,6 +171,12 @@ def cluster_role(member_cluster: Object) -> Object:
         "rules": [
             {**own, "resources": ["clusters"], "verbs": _READ},
             {**own, "resources": ["clusters/status"], "verbs": _CHANGE},
+            # What people say of kinds of their own, which the agent goes by.
+            {
+                "apiGroups": [CUSTOMIZATIONS.group],
+                "resources": [CUSTOMIZATIONS.resource, WEBHOOK_CONFIGURATIONS.resource],
+                "verbs": _READ,
+            },
         ],
     }
 

@@ -25,6 +25,7 @@ from clusterspace.apis.clusters import (
 )
 from clusterspace.apis.exclusive import exclusiveness_of, failover_of
 from clusterspace.apis.fleet_placements import hashes_of, is_placed
+from clusterspace.apis.interpreters import REVISE_REPLICA
 from clusterspace.apis.policies import CLUSTER_OVERRIDE_POLICIES, OVERRIDE_POLICIES, selectors_of
 from clusterspace.apis.works import (
     CLUSTER_RESOURCE_BINDINGS,
@@ -54,10 +55,12 @@ from clusterspace.errors import (
     ApiError,
     ClusterError,
     Conflict,
+    InterpretationFailed,
     MalformedSelector,
     OverrideFailed,
     StaysHome,
 )
+from clusterspace.fleet.interpretation.interpreter import Interpreter
 from clusterspace.fleet.propagation.bindings import (
     OVERRIDE_FAILED,
     WORKS_WRITTEN,
@@ -89,6 +92,7 @@ from clusterspace.fleet.propagation.works.rendering import (
     Outline,
     WorkWriter,
     find_orphans,
+    find_share,
     is_free_for,
     outline_for_binding,
     plan_works,
@@ -172,6 +176,7 @@ class BindingWorks(Reconciler):
         self._known = caches.shared(KnownWorks)
         self._templates = TemplateStates(hub, caches)
         self._known_templates = caches.shared(TemplateInformers)
+        self._interpreter = caches.shared(Interpreter)
         self._placed_overrides = caches.shared(KnownOverrides)
         self._writer = WorkWriter(hub, self._known)
         self._proofs = StopProofs(hub, caches, clock, margin_seconds)
@@ -187,6 +192,8 @@ class BindingWorks(Reconciler):
         yield Watch(self._clusters, to=self.bindings_in_cluster, when=pauses_or_resumes)
         for overrides in (self._overrides, self._cluster_overrides):
             yield Watch(overrides, to=self.bindings_overridden)
+        for interpreters in self._interpreter.informers:
+            yield Watch(interpreters, to=self.bindings_interpreted)
 
     async def reconcile(self, request: Request) -> Result:
         """Bring the Works of one binding to where they should be."""
@@ -227,7 +234,7 @@ class BindingWorks(Reconciler):
         self, request: Request, binding: Object, template: Object
     ) -> tuple[Object, tuple[Failure, ...]]:
         """Write what is desired; return the binding, and the clusters that lack their Work."""
-        outlines, failures = self._render(binding, template)
+        outlines, failures = await self._render(binding, template)
         existing = self._known.of_binding(request.key)
         for outline in outlines:
             if outline.cluster in existing:
@@ -320,7 +327,7 @@ class BindingWorks(Reconciler):
                 message = f"Apply {word}({policy}) for cluster({outline.cluster}) succeed."
                 self._events.record(outline.template, OVERRIDE_SUCCEEDED, message, is_routine=True)
 
-    def _render(
+    async def _render(
         self, binding: Object, template: Object
     ) -> tuple[tuple[Outline, ...], tuple[Failure, ...]]:
         """Return the Works a binding calls for, and the clusters for which none can be made."""
@@ -344,7 +351,15 @@ class BindingWorks(Reconciler):
                 if is_placed(binding):
                     wanted = hashes_of(binding).get(target.name, "")
                     state = self._placed_overrides.override(state, wanted, cluster.traits)
-                outline = outline_for_binding(binding, state, target, cluster.traits, policies)
+                revised, share = None, find_share(binding, target)
+                if share is not None and self._interpreter.customizes(REVISE_REPLICA, state):
+                    revised = await self._interpreter.revised(state, share)
+                outline = outline_for_binding(
+                    binding, state, target, cluster.traits, policies, revised
+                )
+            except InterpretationFailed as error:
+                # Its Work stays as it is. In full, the object would run too often.
+                failures.append(Failure(target.name, SYNC_FAILED, str(error)))
             except OverrideFailed as error:
                 failures.append(Failure(target.name, OVERRIDE_FAILED, str(error)))
             except StaysHome as error:
@@ -428,6 +443,12 @@ class BindingWorks(Reconciler):
     ) -> None:
         desired = with_failures(binding, failures, self._clock.now())
         await commit(self._hub, _place_of(request), binding, desired)
+
+    def bindings_interpreted(self, update: Update) -> Iterable[Request]:
+        """Map a customization or a webhook to the bindings of the kinds it speaks of."""
+        return self._known_templates.bindings_of_kinds(
+            lambda kind: self._interpreter.concerns(update, kind)
+        )
 
     def bindings_in_cluster(self, update: Update) -> Iterable[Request]:
         """Map a Cluster to the bindings whose object it has."""

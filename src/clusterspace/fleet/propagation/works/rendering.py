@@ -140,10 +140,17 @@ def outline_for_binding(
     target: TargetCluster,
     traits: Traits,
     policies: OverridePolicies,
+    revised: Object | None = None,
 ) -> Outline:
-    """Return the Work a binding calls for in one cluster; OverrideFailed when it cannot be made."""
+    """Return the Work a binding calls for in one cluster; OverrideFailed when it cannot be made.
+
+    `revised` is the template with the cluster's replicas, of a kind whose own interpreter writes
+    them.
+    """
     shared, share = template, find_share(binding, target)
-    if share is not None:
+    if revised is not None:
+        shared = revised
+    elif share is not None:
         shared = with_replicas(template, share)
         completions = find_completions(template)
         owed = None if completions is None else share_completions(completions, binding)
