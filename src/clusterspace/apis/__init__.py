@@ -21,6 +21,7 @@ staged_updates.py    KubeFleet's staged update runs, strategies and approval req
 migrations.py        what the hub keeps of a live cluster that is taken in, and of how it was before
 works.py             bindings and Works: one template on its clusters; what never leaves its place
 exclusive.py         workloads of which two copies must never run: marked, stopped, promised for
+third_party.py       kinds of well-known projects, as data: replicas, pods, statuses, needs
 kinds.py             the kinds we know something about, and where their pods are specified
 stamps.py            the labels, annotations and names by which these find each other
 interpreter/         what is known of a kind: replicas, health, dependencies, what members keep

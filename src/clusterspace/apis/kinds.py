@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, cast
 
+from clusterspace.apis import third_party
 from clusterspace.kube.objects import Object, find_at
 from clusterspace.kube.resources import GroupKind, GroupVersionKind
 
@@ -39,6 +40,7 @@ _PATHS: Final[Mapping[GroupKind, tuple[str, ...]]] = {
     JOB: _IN_TEMPLATE,
     CRON_JOB: ("spec", "jobTemplate", *_IN_TEMPLATE),
     POD: ("spec",),
+    **third_party.POD_SPECS,
 }
 
 

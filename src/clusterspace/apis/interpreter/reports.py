@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from clusterspace.apis import kinds, stamps
+from clusterspace.apis import kinds, stamps, third_party
 from clusterspace.apis.kinds import kind_of
 from clusterspace.apis.works import HEALTHY, UNHEALTHY, Report
 from clusterspace.kube.conditions import FALSE, TRUE, UNKNOWN, find_condition, is_true
 from clusterspace.kube.objects import Object, annotations_of, find_at, metadata_of
 from clusterspace.kube.resources import GroupKind
 
-# -- health; a kind nobody knows is taken for healthy ------------------------------------------
+# -- health; a kind nobody knows is taken for healthy unless it says otherwise -----------------
 
 
 def health_of(live: Object) -> str:
@@ -30,7 +30,7 @@ def _is_healthy(live: Object) -> bool:
         value: Any = status.get(field)
         return value if isinstance(value, int) else 0
 
-    match kinds.kind_of(live):
+    match kind := kinds.kind_of(live):
         case kinds.DEPLOYMENT | kinds.STATEFUL_SET:
             updated = count("updatedReplicas")
             return is_observed and updated >= desired and count("availableReplicas") >= updated
@@ -51,8 +51,29 @@ def _is_healthy(live: Object) -> bool:
             return status.get("phase") == "Bound"
         case kinds.DISRUPTION_BUDGET:
             return count("currentHealthy") >= count("desiredHealthy")
+        case third_party.ADVANCED_DAEMON_SET:
+            updated = count("updatedNumberScheduled")
+            are_updated = updated >= count("desiredNumberScheduled")
+            return is_observed and are_updated and count("numberAvailable") >= updated
+        case _ if kind in third_party.WORKLOADS:
+            updated = count("updatedReplicas")
+            return is_observed and updated >= desired and count("availableReplicas") >= updated
         case _:
-            return True
+            known = third_party.find_health(kind, live)
+            return _is_settled(live, status) if known is None else known
+
+
+def _is_settled(live: Object, status: Object) -> bool:
+    """Whether an object of a kind nobody knows does not say that it is in trouble or under way.
+
+    By the conventions that most kinds follow: the conditions Ready, Reconciling and Stalled, and
+    the generation that their controllers have seen.
+    """
+    observed, generation = status.get("observedGeneration"), metadata_of(live).get("generation")
+    if isinstance(observed, int) and isinstance(generation, int) and observed < generation:
+        return False
+    troubles = (("Ready", FALSE), ("Reconciling", TRUE), ("Stalled", TRUE))
+    return not any(third_party.has_condition(status, *each) for each in troubles)
 
 
 # -- statuses, and what a template shows of many -----------------------------------------------
@@ -64,7 +85,13 @@ def _is_healthy(live: Object) -> bool:
 
 
 _WORKLOADS: Final = frozenset(
-    {kinds.DEPLOYMENT, kinds.REPLICA_SET, kinds.STATEFUL_SET, kinds.DAEMON_SET}
+    {
+        kinds.DEPLOYMENT,
+        kinds.REPLICA_SET,
+        kinds.STATEFUL_SET,
+        kinds.DAEMON_SET,
+        *third_party.REPORTED,
+    }
 )
 _REFLECTED: Final[Mapping[GroupKind, tuple[str, ...]]] = {
     kinds.DEPLOYMENT: (
@@ -104,6 +131,7 @@ _REFLECTED: Final[Mapping[GroupKind, tuple[str, ...]]] = {
         "disruptedPods",
     ),
     kinds.AUTOSCALER: ("currentReplicas", "desiredReplicas"),
+    **third_party.REPORTED,
 }
 """Which fields of its status a kind reports; one that is not here reports all of them."""
 
@@ -148,6 +176,7 @@ _CONDITIONS: Final[Mapping[GroupKind, ConditionTypes]] = {
     ),
     kinds.DISRUPTION_BUDGET: ConditionTypes(("DisruptionAllowed",)),
     kinds.AUTOSCALER: ConditionTypes(("AbleToScale", "ScalingActive"), ("ScalingLimited",)),
+    **dict.fromkeys(third_party.READY_EVERYWHERE, ConditionTypes(("Ready",))),
 }
 _ROLLED_OUT: Final = "NewReplicaSetAvailable"
 """The reason of a Deployment that progresses no further, because it is done."""
@@ -262,6 +291,11 @@ _TOTALS: Final[Mapping[GroupKind, Totals]] = {
         optional=("currentReplicas",),
         has_observed_generation=False,
     ),
+    **{kind: Totals(optional=fields) for kind, fields in third_party.SUMS.items()},
+    **{
+        kind: Totals(optional=fields, has_observed_generation=False)
+        for kind, fields in third_party.PLAIN_SUMS.items()
+    },
 }
 _OTHERS: Final = frozenset(
     {kinds.CRON_JOB, kinds.POD, kinds.SERVICE, kinds.INGRESS, kinds.CLAIM, kinds.VOLUME}

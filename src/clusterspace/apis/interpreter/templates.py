@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from clusterspace.apis import kinds, stamps
+from clusterspace.apis import kinds, stamps, third_party
 from clusterspace.apis.kinds import (
     DEPLOYMENT,
     JOB,
@@ -57,9 +57,37 @@ def replicas_in(template: Object) -> Replicas | None:
             count = count if completions is None else min(count, int(completions))
         case kinds.POD:
             count = 1
-        case _:
-            return None
-    pod_spec = kinds.pod_spec_of(template) or {}
+        case kind:
+            found = _third_party_count(kind, template)
+            if found is None:
+                return None
+            count = found
+    return Replicas(count, requirements_of(kinds.pod_spec_of(template) or {}))
+
+
+def _third_party_count(kind: GroupKind, template: Object) -> int | None:
+    field = third_party.REPLICA_FIELDS.get(kind)
+    count = None if field is None else find_at(template, "spec", field)
+    if field == "replicas" and count is None:
+        return 1  # what their own controllers take it for
+    # A part of all nodes, in percent, cannot be shared out.
+    return count if isinstance(count, int) else None
+
+
+def components_in(template: Object) -> list[Object] | None:
+    """Return the parts of a workload as bindings write them; None for kinds that have none."""
+    parts = third_party.parts_of(kind_of(template), template)
+    if parts is None:
+        return None
+    return [
+        {"name": name, "replicas": count}
+        | ({"replicaRequirements": needs} if (needs := requirements_of(pod_spec)) else {})
+        for name, count, pod_spec in parts
+    ]
+
+
+def requirements_of(pod_spec: Object) -> Object | None:
+    """Return what one pod needs of a cluster, as bindings write it; None when that is nothing."""
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     asked_of_node = {
         "hardNodeAffinity": find_at(pod_spec, "affinity", "nodeAffinity", required),
@@ -81,14 +109,16 @@ def replicas_in(template: Object) -> Replicas | None:
             name: text for name, text in taken.items() if parse_quantity(text).nanos > 0
         },
     }
-    return Replicas(count, {key: value for key, value in requirements.items() if value} or None)
+    return {key: value for key, value in requirements.items() if value} or None
 
 
 def _with_requests(container: Object) -> Object:
     """Return a container with a request where there is only a limit, as members set it."""
     resources: Object = container.get("resources") or {}
     limits: Object = resources.get("limits") or {}
-    requests: Object = {**limits, **(resources.get("requests") or {})}
+    # In kinds of people's own quantities may be numbers.
+    asked: Object = {**limits, **(resources.get("requests") or {})}
+    requests = {name: str(amount) for name, amount in asked.items()}
     return {**container, "resources": {**resources, "requests": requests}}
 
 
@@ -97,6 +127,7 @@ _FIELDS: Final[Mapping[GroupKind, str]] = {
     REPLICA_SET: "replicas",
     STATEFUL_SET: "replicas",
     JOB: "parallelism",
+    **third_party.REPLICA_FIELDS,
 }
 """Which field of a kind's spec says how many pods run at once."""
 
@@ -200,11 +231,16 @@ def _needed_by(template: Object) -> Iterator[tuple[str, Any]]:
         for tls in _objects(find_at(template, "spec", "tls")):
             yield _SECRET, tls.get("secretName")
         return
+    kind = kinds.kind_of(template)
+    yield from third_party.references_in(kind, template)
+    for _, _, part in third_party.parts_of(kind, template) or ():
+        yield from _needed_by_pod(part)
     pod_spec = pod_spec_of(template)
     if pod_spec is None:
         return
     made_on_members: frozenset[str] = frozenset()
-    if kinds.kind_of(template) == kinds.STATEFUL_SET:  # makes its claims wherever it runs
+    if kind in (kinds.STATEFUL_SET, third_party.ADVANCED_STATEFUL_SET):
+        # Makes its claims wherever it runs.
         claims = _objects(find_at(template, "spec", "volumeClaimTemplates"))
         made_on_members = frozenset(str(find_at(claim, "metadata", "name")) for claim in claims)
     for kind, name in _needed_by_pod(pod_spec):
@@ -356,6 +392,7 @@ _RETAINED: Final[Mapping[Any, tuple[tuple[str, ...], ...]]] = {
     ),
     kinds.CLAIM: (("spec", "volumeName"),),
     kinds.VOLUME: (("spec", "claimRef"),),
+    **third_party.SUSPENDED,
 }
 
 

@@ -7,8 +7,8 @@ next one's answer would be a wrong one, so InterpretationFailed says who and why
 leaves things as they are. For a kind that nobody speaks of the question costs a lookup.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeAlias, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from clusterspace.apis.interpreter import reports as built_in_reports
 from clusterspace.apis.interpreter import templates as built_in
@@ -50,6 +50,8 @@ _Kind: TypeAlias = tuple[str, str]
 """An apiVersion and a kind."""
 _Answerer: TypeAlias = InterpreterWebhook | tuple[tuple[str, str], ...]
 """A webhook, or the scripts to run, each with the name of its customization."""
+
+_Read = TypeVar("_Read")
 
 _OPERATIONS: Final = {each.name: each for each in OPERATIONS}
 
@@ -99,14 +101,14 @@ class Interpreter:
     async def replicas(self, template: Object) -> Replicas | None:
         """Return the replicas a template asks for; None for kinds that have none."""
         if (found := self._find(INTERPRET_REPLICA, template)) is None:
-            return built_in.replicas_in(template)
+            return _readable(INTERPRET_REPLICA, template, built_in.replicas_in)
         count, requirements = await self._ask(found, INTERPRET_REPLICA, template)
         return Replicas(count, requirements)
 
     async def components(self, template: Object) -> list[Object] | None:
         """Return the parts of a workload with pods of several kinds; None where nobody says."""
         if (found := self._find(INTERPRET_COMPONENT, template)) is None:
-            return None
+            return _readable(INTERPRET_COMPONENT, template, built_in.components_in)
         (components,) = await self._ask(found, INTERPRET_COMPONENT, template)
         return components
 
@@ -237,6 +239,15 @@ class Interpreter:
         if len(answers) == 1:
             return answers[0]
         return ([each for (listed,) in answers for each in listed],)
+
+
+def _readable(operation: str, about: Object, read: Callable[[Object], _Read]) -> _Read:
+    """Return what is read of an object; of a kind of others nobody has checked what it says."""
+    try:
+        return read(about)
+    except (Malformed, AttributeError, KeyError, TypeError, ValueError) as error:
+        why = f"{operation} of {about.get('kind')}: it cannot be read: {error}"
+        raise InterpretationFailed(why) from error
 
 
 def _sentence(operation: str, about: Object, found: _Answerer, why: object) -> str:

@@ -1,0 +1,128 @@
+"""What scripts cost: the same templates to the same members, with and without a customization.
+
+python -m tests.bench interpreters
+
+Half of the kinds of a fleet may be people's own. The hub, the controllers and the workers that run
+scripts are processes as users start them; counted is what all of them take, CPU and not time. After
+the first look at an object everything that is asked of it is remembered, so a cold start shows what
+the scripts themselves cost.
+"""
+
+import sys
+import tempfile
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from tests.bench.api_servers import ApiServer, running_hub, usage_of
+from tests.bench.bench_propagation import until_applied, working_fleet
+from tests.bench.propagation_fleet import (
+    PATIENCE,
+    SPACE,
+    Fleet,
+    Members,
+    NotInTime,
+    create_templates,
+    joined_fleet,
+    sim_members,
+    until_quiet,
+    watching,
+)
+
+from clusterspace.aio import event_loop
+from clusterspace.apis.interpreters import CUSTOMIZATIONS
+from clusterspace.apis.works import RESOURCE_BINDINGS
+from clusterspace.client.requests import ResourcePath
+from clusterspace.kube.objects import Object
+from clusterspace.testing.steps import delete
+
+TEMPLATES = 300
+ROUNDS = 3
+MEMBERS = 2
+MOST = 1.3
+
+SCRIPTS = {
+    "replicaResource": "function GetReplicas(obj) return 2, nil end",
+    "replicaRevision": """
+        function ReviseReplica(obj, count)
+          obj.data.count = tostring(count)
+          return obj
+        end""",
+    "retention": "function Retain(desired, observed) return desired end",
+    "healthInterpretation": "function InterpretHealth(obj) return obj.data ~= nil end",
+    "statusReflection": "function ReflectStatus(obj) return {region = obj.data.region} end",
+    "dependencyInterpretation": "function GetDependencies(obj) return {} end",
+}
+CUSTOMIZATION: Object = {
+    "apiVersion": "config.karmada.io/v1alpha1",
+    "kind": "ResourceInterpreterCustomization",
+    "metadata": {"name": "configmaps"},
+    "spec": {
+        "target": {"apiVersion": "v1", "kind": "ConfigMap"},
+        "customizations": {field: {"luaScript": text} for field, text in SCRIPTS.items()},
+    },
+}
+
+
+def processor_seconds(fleet: Fleet) -> float:
+    """Return what all have taken, the workers of the controllers included."""
+    (controllers,) = fleet.processes["controllers"]
+    listed = Path(f"/proc/{controllers}/task/{controllers}/children").read_text().split()
+    workers = tuple(int(each) for each in listed)
+    everybody = {**fleet.processes, "workers": workers}
+    return sum(usage_of(each).cpu_seconds for each in everybody.values())
+
+
+async def measure(fleet: Fleet, prefix: str) -> float:
+    """Return the milliseconds of a processor that one object took, from template to status."""
+    known = len(await fleet.hub.list_objects(ResourcePath(RESOURCE_BINDINGS, SPACE)))
+    await until_quiet(fleet)
+    before = processor_seconds(fleet)
+    async with watching(fleet.members.values()) as sightings:
+        await create_templates(fleet, prefix, TEMPLATES)
+        for each in sightings:
+            await each.until_seen(TEMPLATES, PATIENCE)
+    await until_applied(fleet, known + TEMPLATES, PATIENCE)
+    await until_quiet(fleet)
+    return (processor_seconds(fleet) - before) / (TEMPLATES * MEMBERS) * 1e3
+
+
+async def compare(directory: Path, hub: ApiServer, members: Members) -> float:
+    place = ResourcePath(CUSTOMIZATIONS, name="configmaps")
+    async with (
+        joined_fleet(directory, hub, members) as joined,
+        working_fleet(joined, directory) as fleet,
+    ):
+        await measure(fleet, "warm")
+        plain: list[float] = []
+        scripted: list[float] = []
+        # In turns, so that a machine that is busier for a while is so for both.
+        for number in range(ROUNDS):
+            plain.append(await measure(fleet, f"plain-{number}"))
+            await fleet.hub.create(place.collection, CUSTOMIZATION)
+            await until_quiet(replace(fleet))
+            scripted.append(await measure(fleet, f"scripted-{number}"))
+            await delete(fleet.hub, place)
+            await until_quiet(fleet)
+    ratio = min(scripted) / min(plain)
+    print(
+        f"{TEMPLATES} templates to {MEMBERS} members, ms of a processor an object, best of "
+        f"{ROUNDS}: built in {min(plain):.2f}, by scripts {min(scripted):.2f}, {ratio:.2f}x "
+        f"(goal: {MOST:g}x)"
+    )
+    return ratio
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        directory = Path(name)
+        hub = stack.enter_context(running_hub(directory / "hub"))
+        members = stack.enter_context(sim_members(directory, MEMBERS))
+        try:
+            event_loop.run(compare(directory, hub, members))
+        except NotInTime as late:
+            sys.exit(f"interpreters: {late}")
+
+
+if __name__ == "__main__":
+    main()
