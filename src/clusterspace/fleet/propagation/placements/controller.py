@@ -72,8 +72,8 @@ from clusterspace.errors import Forbidden, MalformedSelector, NotFound
 from clusterspace.fleet.propagation.placements.overrides import OVERRIDE_INDEXES, spec_of
 from clusterspace.fleet.propagation.placements.picking import (
     Member,
+    goes_by_properties,
     member_of,
-    read_pick_policy,
 )
 from clusterspace.fleet.propagation.placements.selection import Selector, read_selectors
 from clusterspace.fleet.propagation.placements.staged_update_runs import KnownRuns
@@ -177,6 +177,8 @@ class PlacementController(Reconciler):
         While it is empty no change concerns any placement, and the many that come at a start cost
         nothing. A placement that is listed after them is reconciled for itself, and reads them all.
         """
+        self._by_properties: set[str] = set()
+        """The placements to which properties of clusters matter: clusters report these often."""
         self._namespaces: dict[str, frozenset[str]] = {}
         """Of each placement, the namespaces whose content goes along."""
 
@@ -381,11 +383,15 @@ class PlacementController(Reconciler):
         before, after = update.decode_before(), update.decode_after()
         if after is None:
             self._selectors.pop(update.key, None)
+            self._by_properties.discard(update.key)
         elif before is None or before.get("spec") != after.get("spec"):
             try:
                 self._selectors[update.key] = read_selectors(after)
             except MalformedSelector:
                 self._selectors[update.key] = ()  # the placement says so itself
+            self._by_properties.discard(update.key)
+            if goes_by_properties(find_at(after, "spec", "policy")):
+                self._by_properties.add(update.key)
         return (request_for(update.key),) if more_than_status_changed(update) else ()
 
     def placements_of_binding(self, update: Update) -> Iterable[Request]:
@@ -450,11 +456,7 @@ class PlacementController(Reconciler):
 
     def placements_by_properties(self, _: Update) -> Iterable[Request]:
         """Map a change of properties to the placements that go by such."""
-        for each in self._placements.values():
-            for key in each.cache:
-                placement = each.cache.find(key) or {}
-                if read_pick_policy(find_at(placement, "spec", "policy")).goes_by_properties:
-                    yield request_for(key)
+        return [request_for(key) for key in sorted(self._by_properties)]
 
     def every_placement(self, _: Update) -> Iterable[Request]:
         """Map a change to all placements."""

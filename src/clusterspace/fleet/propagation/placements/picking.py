@@ -189,12 +189,6 @@ class TopologySpread:
 class PickPolicy:
     """Which clusters a placement asks for."""
 
-    @property
-    def goes_by_properties(self) -> bool:
-        """Whether properties of clusters matter to it."""
-        is_sorted = any(each.sorter is not None for each in self.preferred)
-        return is_sorted or any(each.properties for each in self.required)
-
     type: str
     names: tuple[str, ...] = ()
     number: int = 0
@@ -234,6 +228,15 @@ def read_pick_policy(policy: Object | None) -> PickPolicy:
         ),
         tolerations=tuple(spec.get("tolerations") or ()),
     )
+
+
+def goes_by_properties(policy: Object | None) -> bool:
+    """Whether properties of clusters matter to a policy; labels in it need not be readable."""
+    affinity: Object = find_at(policy or {}, *_AFFINITY) or {}
+    terms: list[Object] = find_at(affinity, _REQUIRED, "clusterSelectorTerms") or []
+    liked: list[Object] = affinity.get(_PREFERRED) or []
+    is_sorted = any(sorter_of(each.get("preference") or {}) is not None for each in liked)
+    return is_sorted or any(map(requirements_of, terms))
 
 
 def _labels_of(term: Object) -> LabelSelector:
