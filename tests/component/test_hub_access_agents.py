@@ -83,7 +83,9 @@ async def test_no_route_leads_an_agent_to_another_cluster(
                 method, path, body if has_body else None, token=f"agent-{agent}", content_type=kind
             )
             asked += 1
-            if answer.status < 400:
+            # What interprets kinds is no cluster's own: every agent goes by it.
+            is_for_all = method == "GET" and info.group == "config.karmada.io"
+            if answer.status < 400 and not is_for_all:
                 reached.append(f"{method} {path}: {answer.status}")
     assert asked > 3_000
     assert reached == []

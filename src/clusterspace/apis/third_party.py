@@ -284,8 +284,12 @@ def has_condition(status: Object, condition_type: str, value: str) -> bool:
     return find_condition_in(status, condition_type).get("status") == value
 
 
-def parts_of(kind: GroupKind, template: Object) -> list[tuple[str, int, Object]] | None:
-    """Return name, replicas and pod specification of each part; None for kinds that have none."""
+WITH_PARTS: Final = frozenset({*_TRAINING, VOLCANO_JOB, RAY_CLUSTER, RAY_JOB})
+"""Kinds that have pods of several templates."""
+
+
+def parts_of(kind: GroupKind, template: Object) -> list[tuple[str, int, Object]]:
+    """Return name, replicas and pod specification of each part of a kind that has some."""
     spec: Object = template.get("spec") or {}
     if kind in _TRAINING:
         parts = cast("dict[str, Object | None]", spec.get(_TRAINING[kind]) or {})
@@ -300,10 +304,7 @@ def parts_of(kind: GroupKind, template: Object) -> list[tuple[str, int, Object]]
             (str(each.get("name") or f"task-{index}"), _count(each), _pod_spec(each))
             for index, each in enumerate(tasks)
         ]
-    ray = {RAY_CLUSTER: ("spec",), RAY_JOB: ("spec", "rayClusterSpec")}.get(kind)
-    if ray is None:
-        return None
-    cluster: Object = find_at(template, *ray) or {}
+    cluster: Object = spec if kind == RAY_CLUSTER else spec.get("rayClusterSpec") or {}
     head: Object = cluster.get("headGroupSpec") or {}
     found = [("ray-head", 1, _pod_spec(head))]
     groups = cast("list[Object]", cluster.get("workerGroupSpecs") or [])

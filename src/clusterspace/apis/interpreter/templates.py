@@ -76,13 +76,13 @@ def _third_party_count(kind: GroupKind, template: Object) -> int | None:
 
 def components_in(template: Object) -> list[Object] | None:
     """Return the parts of a workload as bindings write them; None for kinds that have none."""
-    parts = third_party.parts_of(kind_of(template), template)
-    if parts is None:
+    kind = kind_of(template)
+    if kind not in third_party.WITH_PARTS:
         return None
     return [
         {"name": name, "replicas": count}
         | ({"replicaRequirements": needs} if (needs := requirements_of(pod_spec)) else {})
-        for name, count, pod_spec in parts
+        for name, count, pod_spec in third_party.parts_of(kind, template)
     ]
 
 
@@ -233,8 +233,9 @@ def _needed_by(template: Object) -> Iterator[tuple[str, Any]]:
         return
     kind = kinds.kind_of(template)
     yield from third_party.references_in(kind, template)
-    for _, _, part in third_party.parts_of(kind, template) or ():
-        yield from _needed_by_pod(part)
+    if kind in third_party.WITH_PARTS:
+        for _, _, part in third_party.parts_of(kind, template):
+            yield from _needed_by_pod(part)
     pod_spec = pod_spec_of(template)
     if pod_spec is None:
         return
