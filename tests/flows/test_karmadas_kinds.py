@@ -154,9 +154,10 @@ async def test_each_cluster_gets_its_part_and_loses_it_with_the_assignment(team:
     east = {"clusterName": "east", "hard": {"cpu": "2"}, "used": {"cpu": "0"}}
     west = {"clusterName": "west", "hard": part, "used": zero}
     await until_equal(collected, [east, west])
-    assert await team.events("SyncWorkSucceed")
-    assert await until(lambda: team.events("AggregateStatusSucceed"))
-    assert await team.events("CollectOverallStatusSucceed")
+    # Events are written behind what they tell of.
+    await until(lambda: team.events("SyncWorkSucceed"))
+    await until(lambda: team.events("AggregateStatusSucceed"))
+    await until(lambda: team.events("CollectOverallStatusSucceed"))
 
     quota = team.at(FEDERATED_RESOURCE_QUOTAS, "team")
     left = [{"clusterName": "west", "hard": {"cpu": "3"}}]
