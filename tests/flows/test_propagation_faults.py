@@ -202,7 +202,8 @@ async def test_lies_delete_nothing(deployed: Deployed, sides: tuple[str, ...], l
     stage = deployed.stage
     lies = [(stage.proxy_of(side), deployed.earlier[side]) for side in sides]
     if sides == MEMBERS:
-        # Who was lied to by a member before looks at its lists less often than is waited for here.
+        # Each lie of a member meets controllers that were not lied to before: a stale list was not
+        # asked for within the time of this test by those that were.
         await deployed.start_anew()
     await change(stage, "one")
     told = [rule for proxy, lists in lies for rule in tell_lies(proxy, lie, lists)]

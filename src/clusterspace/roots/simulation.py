@@ -4,10 +4,12 @@ What a file would have the hub store is found out by dry runs: the hub checks an
 objects as it would, and keeps none of them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 from clusterspace.aio.clocks import SystemClock
+from clusterspace.aio.tasks import Supervisor, report
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, WORKS, execution_namespace
 from clusterspace.apis.kinds import kind_of
 from clusterspace.apis.policies import (
@@ -22,8 +24,10 @@ from clusterspace.client.discovery import Discovery, ServedResources
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, ClusterClient, Reader, WriteOptions
 from clusterspace.client.settings import ConnectionSettings
+from clusterspace.controllers.informers import HubCaches
 from clusterspace.controllers.leases import LEASES
 from clusterspace.errors import NotServed, UnusableConfiguration
+from clusterspace.fleet.interpretation.interpreter import Interpreter
 from clusterspace.fleet.propagation.bindings import (
     PolicyIndex,
     binding_path,
@@ -31,7 +35,7 @@ from clusterspace.fleet.propagation.bindings import (
     new_binding,
     read_policy,
 )
-from clusterspace.fleet.propagation.detector import PRIORITY_CLASSES, bound
+from clusterspace.fleet.propagation.detector import PRIORITY_CLASSES, Size, bound
 from clusterspace.fleet.propagation.simulation import (
     Leaving,
     LiveFleet,
@@ -99,7 +103,18 @@ async def simulate_files(objects: Sequence[Object], hub: ConnectionSettings) -> 
         policies = [each for each in dried if each.get("kind") in _POLICY_KINDS]
         templates = [each for each in dried if each.get("kind") not in _POLICY_KINDS]
         templates += await _selected(hub_client, served, policies, templates)
-        return await _place(hub_client, policies, templates)
+        async with _interpreting(hub_client) as interpreter:
+            return await _place(hub_client, interpreter, policies, templates)
+
+
+@asynccontextmanager
+async def _interpreting(hub: ClusterClient) -> AsyncGenerator[Interpreter]:
+    """Run what the controllers ask for replicas: scripts and webhooks count here as there."""
+    interpreter = Interpreter(HubCaches(hub))
+    await interpreter.read_once(hub)
+    async with Supervisor(hub.connection.clock, report) as tasks:
+        tasks.keep("interpreter", interpreter.run)
+        yield interpreter
 
 
 async def _dry(hub: ClusterClient, served: ServedResources, given: Object) -> Object:
@@ -156,7 +171,10 @@ async def _selected(
 
 
 async def _place(
-    hub: Client, policies: Sequence[Object], templates: Sequence[Object]
+    hub: Client,
+    interpreter: Interpreter,
+    policies: Sequence[Object],
+    templates: Sequence[Object],
 ) -> tuple[Preview, ...]:
     index = PolicyIndex()
     stored = await hub.list_objects(ResourcePath(CLUSTER_PROPAGATION_POLICIES))
@@ -186,7 +204,11 @@ async def _place(
         name = str(find_at(chosen.spec, "schedulePriority", "priorityClassName") or "")
         found = await hub.find(ResourcePath(PRIORITY_CLASSES, name=name)) if name else None
         priority = None if found is None else int(found.get("value") or 0)
-        bindings.append(bound(binding, template, chosen, takes_version=True, priority=priority))
+        replicas = await interpreter.replicas(template)
+        size = Size(replicas, await interpreter.components(template))
+        bindings.append(
+            bound(binding, template, chosen, size, takes_version=True, priority=priority)
+        )
     clusters = await hub.list_objects(ResourcePath(CLUSTERS))
     beside = await read_bindings(hub)
     return (*placed_first(bindings, clusters, SystemClock(), beside), *others)

@@ -34,6 +34,8 @@ from clusterspace.apis.interpreters import (
 )
 from clusterspace.apis.overrides import grants_rights, require_same_object
 from clusterspace.apis.works import HEALTHY, UNHEALTHY
+from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import ClusterClient
 from clusterspace.client.webhooks import Webhooks
 from clusterspace.controllers.informers import HubCaches, Informer, Update
 from clusterspace.errors import InterpretationFailed, Malformed, OverrideFailed, ScriptFailed
@@ -68,6 +70,7 @@ class Interpreter:
         self._customizations = caches.informer(CUSTOMIZATIONS)
         self._configurations = caches.informer(WEBHOOK_CONFIGURATIONS)
         self._known: dict[_Kind, dict[str, _Answerer]] = {}
+        self._is_fixed = False
         for each in self.informers:
             each.add_handler(lambda _: self._known.clear())
         self._scripts = LuaPool(clock)
@@ -82,6 +85,16 @@ class Interpreter:
     def runs(self) -> int:
         """How often a script was run; what was asked before is answered from memory."""
         return self._scripts.runs
+
+    async def read_once(self, hub: ClusterClient) -> None:
+        """Read what customizations and webhooks say now, for a look that follows nothing."""
+        for informer, resource in zip(
+            self.informers, (CUSTOMIZATIONS, WEBHOOK_CONFIGURATIONS), strict=True
+        ):
+            async for page in hub.pages(ResourcePath(resource)):
+                for item in page.items:
+                    informer.cache.put(item)
+        self._is_fixed = True
 
     def reach_by(self, webhooks: Webhooks) -> None:
         """Call webhooks by other rules about addresses than the usual ones."""
@@ -199,7 +212,7 @@ class Interpreter:
         known = self._known.get(kind)
         if known is not None:
             return known
-        if not all(each.has_synced for each in self.informers):
+        if not self._is_fixed and not all(each.has_synced for each in self.informers):
             # Taken for "nobody says anything" it would undo what was done by what they said.
             raise InterpretationFailed("the customizations of the hub are not known yet")
         found = self._known[kind] = {}
