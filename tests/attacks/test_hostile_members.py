@@ -335,7 +335,7 @@ async def test_a_small_answer_has_room_beside_those_that_fill_the_memory(
 
 
 async def test_while_the_grace_lasts_who_keeps_a_copy_is_told_to_come_back(tmp_path: Path):
-    limits = FleetLimits(list_seconds=5.0, grace_seconds=0.5)
+    limits = FleetLimits(list_seconds=5.0, grace_seconds=0.5, any_state_seconds=0.0)
     path = "/api/v1/namespaces"
     async with (
         fleet_site(tmp_path, members=("east",), limits=limits) as brief,

@@ -48,6 +48,7 @@ KNOWN = (
     # Written on the page, with reasons: docs/karmada-compatibility.md, "Propagation".
     r"Work status\.conditions\[1\]\.message: .*already exists in the cluster.*",
     r"ResourceBinding status\.aggregatedStatus\[0\]\.appliedMessage: .*already exists in the.*",
+    r"Work metadata\.annotations\[clusterspace\.io/taken-over\]: nothing recorded, .*",
     r"Deployment status\.conditions: nothing recorded, .*",
     r"(Propagation|Override)Policy spec\.resourceSelectors\[\d\]\.namespace: .*, nothing here",
     r"Work status\.manifestStatuses\[0\]\.status\.conditions: nothing recorded, .*",

@@ -17,9 +17,9 @@ from clusterspace.roots.processes import LIFELINE
 from clusterspace.testing.quick_commands import quick_commands
 
 SHARED = (
+    "guides/drain.md",  # before the quick start scales and promotes what it shows
     "quick-start.md",
     "concepts.md",
-    "guides/drain.md",
     "guides/propagate.md",
     "guides/take-over.md",
     "guides/migrate-a-cluster.md",
@@ -38,6 +38,7 @@ SHARED = (
     "guides/from-karmada.md",
     "guides/from-kubefleet.md",
     "guides/troubleshooting.md",
+    "guides/page.md",
 )
 """Pages that leave the fleet as they found it, or change only what no other page looks at."""
 EXAMPLES = sorted(
@@ -56,7 +57,9 @@ WITHOUT_STEPS = (
     "fleet-verbs.md",
     "guides/autoscaling.md",
     "guides/failover.md",
+    "guides/interpreters.md",
     "guides/moves.md",
+    "guides/quotas.md",
     "guides/sizing.md",
     "migration-proofs.md",
     "simulated-member.md",

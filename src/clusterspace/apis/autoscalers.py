@@ -21,6 +21,7 @@ FEDERATED_HPA: Final = "FederatedHPA"
 CRON_FEDERATED_HPA: Final = "CronFederatedHPA"
 FEDERATED_HPAS: Final = GroupVersionResource(GROUP, "v1alpha1", "federatedhpas")
 CRON_FEDERATED_HPAS: Final = GroupVersionResource(GROUP, "v1alpha1", "cronfederatedhpas")
+RESOURCES: Final = (FEDERATED_HPAS, CRON_FEDERATED_HPAS)
 
 _COMPLETE: Final = RULES["io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerSpec"]
 _LARGEST: Final = 2**31 - 1

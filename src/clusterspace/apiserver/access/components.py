@@ -11,7 +11,8 @@ anybody adds, as the scope of agents does.
                  write leases, ConfigMaps and Secrets in `karmada-cluster` alone
                  patch, of what is not their own, the marks of propagation and summed up statuses
                  grant what agents of members need, in the namespaces of members, to somebody
-                 use no subresource but status and scale: not proxy, exec, token, approval
+                 use no subresource but status and scale: not proxy, exec, token, approval;
+                 and scale only what an autoscaler of its namespace names
 
 And nobody becomes an agent or a component by impersonation: those names come with a certificate.
 """
@@ -206,7 +207,7 @@ def refusal_of(
         is_shared = kind == ("", "namespaces") and name == CLUSTER_NAMESPACE
         return "" if is_shared else f"the controllers make no {resource.plural} of this name"
     if subresource == "scale":
-        return ""  # replicas are all that it can change
+        return ""  # replicas are all that it can change; of what, is seen in the ComponentGuard
     if subresource:
         is_known = is_summed_up or is_aggregated(resource.group_kind)
         if kind not in _OWN_STATUSES and not is_known:

@@ -162,13 +162,15 @@ class InterpreterRules(Plugin):
         return new
 
 
-async def stored_objects(hub: HubState, resource: GroupVersionResource) -> list[Object]:
-    """Return all objects of a resource of ours; none where it is not served."""
+async def stored_objects(
+    hub: HubState, resource: GroupVersionResource, namespace: str = ""
+) -> list[Object]:
+    """Return all objects of a resource, or those of one namespace; none where it is not served."""
     try:
         served = hub.catalog.get_storage(resource.group, resource.resource)
     except KeyError:
         return []
-    page = await hub.store.range(served.prefix())
+    page = await hub.store.range(served.prefix(namespace) if namespace else served.prefix())
     return [forms.decode_stored(entry, served.form) for entry in page.items]
 
 

@@ -7,6 +7,7 @@ once it is known what the write is about; what a body *grants* is `escalation.py
 from typing import Final
 
 from clusterspace.apis import (
+    autoscalers,
     clusters,
     fleet_placements,
     interpreters,
@@ -28,12 +29,15 @@ from clusterspace.errors import Forbidden
 from clusterspace.kube import statuses
 from clusterspace.kube.causes import quoted
 from clusterspace.kube.objects import Object, annotations_of, find_at, name_of, namespace_of
-from clusterspace.kube.resources import ResourceInfo
+from clusterspace.kube.resources import GroupVersionResource, ResourceInfo
 
 _BINDINGS: Final = frozenset({works.RESOURCE_BINDING, works.CLUSTER_RESOURCE_BINDING})
 
 _DEPENDENCIES: Final = ("configmaps", "persistentvolumeclaims", "secrets", "serviceaccounts")
 """What a template may need beside it on a cluster."""
+
+_MEMBERS_AUTOSCALERS: Final = GroupVersionResource("autoscaling", "v2", "horizontalpodautoscalers")
+"""Placed ones scale on members, and their template follows."""
 
 
 class CreateRight(Plugin):
@@ -225,9 +229,22 @@ class ComponentGuard(Plugin):
             why = components.refusal_of(info, new, old, subresource=part)
             if why and part == "status" and await _is_interpreted(hub, info):
                 why = components.refusal_of(info, new, old, subresource=part, is_summed_up=True)
+            if not why and part == "scale" and not await _is_scaled(hub, new):
+                why = "the controllers scale only what an autoscaler names"
             if why:
                 raise _refused(admission, why)
         return admission.new
+
+
+async def _is_scaled(hub: HubState, workload: Object) -> bool:
+    """Whether an autoscaler that somebody wrote beside a workload names it: then it is scaled."""
+    wanted = str(workload.get("kind")), name_of(workload)
+    for resource in (*autoscalers.RESOURCES, _MEMBERS_AUTOSCALERS):
+        for each in await stored_objects(hub, resource, namespace_of(workload)):
+            named = find_at(each, "spec", "scaleTargetRef")
+            if (find_at(named, "kind"), find_at(named, "name")) == wanted:
+                return True
+    return False
 
 
 async def _is_interpreted(hub: HubState, info: ResourceInfo) -> bool:

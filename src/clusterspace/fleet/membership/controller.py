@@ -22,7 +22,7 @@ from clusterspace.apis.clusters import (
     execution_namespace,
     taints_of,
 )
-from clusterspace.client.resources import Client
+from clusterspace.client.resources import Client, DeleteOptions
 from clusterspace.controllers.commit import commit, ensure_finalizer
 from clusterspace.controllers.controller import (
     Done,
@@ -41,7 +41,14 @@ from clusterspace.fleet.membership.leave import BeforeRemoval, Cleaner, Leave
 from clusterspace.fleet.membership.status import ready_status
 from clusterspace.kube.conditions import TRUE, UNKNOWN
 from clusterspace.kube.names import label_value_problems, qualified_name_problems
-from clusterspace.kube.objects import Object, is_being_deleted, name_of, with_value, without_value
+from clusterspace.kube.objects import (
+    Object,
+    is_being_deleted,
+    name_of,
+    uid_of,
+    with_value,
+    without_value,
+)
 from clusterspace.kube.times import format_time
 
 NO_SCHEDULE: Final = "NoSchedule"
@@ -194,8 +201,15 @@ class ClusterController(Reconciler):
         if await self._hub.find(path) is not None:
             return
         try:
-            await self._hub.create(path.collection, manifests.namespace(name))
+            created = await self._hub.create(path.collection, manifests.namespace(name))
         except AlreadyExists:
+            return
+        # A command may have carried the leave through since we read the Cluster, and removed the
+        # namespace before we made it anew: then nobody would ever remove this one. While the
+        # Cluster is there, however it is, its leave is still to come and takes the namespace along.
+        current = await self._hub.find(manifests.cluster_path(name_of(cluster)))
+        if current is None or uid_of(current) != uid_of(cluster):
+            await self._hub.delete(path, DeleteOptions(uid_of(created)))
             return
         message = f"created execution namespace {name}"
         self._events.record(cluster, "CreateExecutionSpaceSucceed", message)
