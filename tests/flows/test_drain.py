@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 from click.testing import CliRunner, Result
 
+from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.apis.works import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS, clusters_of
@@ -18,12 +19,14 @@ from clusterspace.cli.commands.clusters import cordon, uncordon
 from clusterspace.cli.commands.moves import drain, rebalance, simulate
 from clusterspace.cli.commands.why import why
 from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import ClusterClient
 from clusterspace.fleet.propagation.eviction.decisions import EvictionSettings
-from clusterspace.kube.objects import Object, find_at, resource_version_of
+from clusterspace.kube.objects import Object, find_at, resource_version_of, with_metadata
 from clusterspace.kube.resources import GroupVersionResource
+from clusterspace.roots.moves import write_drain
 from clusterspace.testing.builders import DEPLOYMENTS, deployment
 from clusterspace.testing.stage import Fleet, Side, running_fleet, until_ready
-from clusterspace.testing.steps import until, until_equal
+from clusterspace.testing.steps import edit, until, until_equal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -261,3 +264,28 @@ async def test_a_drain_moves_what_may_move_and_says_what_cannot(fleet: Fleet) ->
     assert ended.exit_code == 0
     assert find_at(await fleet.hub.client.get(cluster), "spec", "taints") is None
     assert "is not being drained" in (await type_in(fleet, drain, "west", "--undo")).stdout
+
+
+async def test_a_heartbeat_in_the_same_moment_ends_no_command(fleet: Fleet) -> None:
+    path = ResourcePath(CLUSTERS, name="west")
+    hub = fleet.hub.client
+
+    class Busy(ClusterClient):
+        """Somebody else writes to the object right before each of the first two writes."""
+
+        left = 2
+
+        async def patch(self, *args: Any, **options: Any) -> Object:
+            if self.left:
+                self.left -= 1
+                await edit(
+                    hub, path, lambda each: with_metadata(each, labels={"n": str(self.left)})
+                )
+            return await super().patch(*args, **options)
+
+    busy = Busy(hub.connection)
+    assert await write_drain(busy, "west", SystemClock(), is_on=True)
+    assert busy.left == 0
+    assert not await write_drain(Busy(hub.connection), "west", SystemClock(), is_on=True)
+    assert await write_drain(Busy(hub.connection), "west", SystemClock(), is_on=False)
+    assert find_at(await hub.get(path), "spec", "taints") is None

@@ -17,7 +17,7 @@ from clusterspace.client.discovery import Discovery
 from clusterspace.client.requests import ResourcePath, key_of
 from clusterspace.client.resources import Client
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.controllers.commit import commit
+from clusterspace.controllers.commit import commit_change
 from clusterspace.errors import NotFound
 from clusterspace.fleet.membership.controller import with_taints
 from clusterspace.fleet.membership.manifests import cluster_path
@@ -99,14 +99,20 @@ async def set_drain(name: str, hub: ConnectionSettings, *, is_on: bool) -> bool:
 
 async def write_drain(hub: Client, name: str, clock: Clock, *, is_on: bool) -> bool:
     """Set or remove the taint, in one write; return whether that changed anything."""
-    cluster = await hub.get(cluster_path(name))
-    others = [each for each in taints_of(cluster) if each.get("key") != DRAIN_TAINT]
-    if is_on is (len(others) < len(taints_of(cluster))):
-        return False
     taint = {"key": DRAIN_TAINT, "effect": NO_EXECUTE, "timeAdded": format_time(clock.now())}
-    desired = with_taints(cluster, [*others, taint] if is_on else others)
-    await commit(hub, cluster_path(name), cluster, desired)
-    return True
+    was_on = False
+
+    def changed(cluster: Object) -> Object:
+        nonlocal was_on
+        others = [each for each in taints_of(cluster) if each.get("key") != DRAIN_TAINT]
+        was_on = len(others) < len(taints_of(cluster))
+        if is_on is was_on:
+            return cluster
+        return with_taints(cluster, [*others, taint] if is_on else others)
+
+    # Heartbeats and taints of others are written to the same object, all the time.
+    await commit_change(hub, cluster_path(name), changed)
+    return is_on is not was_on
 
 
 async def drain_progress(

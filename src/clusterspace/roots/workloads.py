@@ -5,6 +5,7 @@ written before the template: a template that is there first could be claimed by 
 go where nobody wants it.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -25,7 +26,7 @@ from clusterspace.client.resources import (
     WriteOptions,
 )
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.controllers.commit import commit
+from clusterspace.controllers.commit import commit_change
 from clusterspace.errors import AlreadyExists, ApiError, CannotPromote, ClusterError, NotFound
 from clusterspace.fleet.execution.contents import is_kept, seen_condition
 from clusterspace.fleet.execution.promotion import (
@@ -46,7 +47,7 @@ from clusterspace.fleet.migration.planning import read_overrides
 from clusterspace.fleet.migration.undo import why_kept, work_path
 from clusterspace.fleet.migration.waiting import Waiting
 from clusterspace.fleet.propagation.explanation import find_named
-from clusterspace.kube.conditions import set_condition
+from clusterspace.kube.conditions import Condition, set_condition
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
@@ -298,15 +299,25 @@ async def resume(hub: Client, name: str, clock: Clock) -> Resumed:
     cluster = await hub.get(path)
     works = await hub.list_objects(manifests.works_path(name))
     moments = [metadata_of(each)["deletionTimestamp"] for each in works if is_being_deleted(each)]
+    now = clock.now()
+
+    def stating(condition: Condition) -> Callable[[Object], Object]:
+        def stated(cluster: Object) -> Object:
+            conditions = set_condition(conditions_of(cluster), condition, now).conditions
+            return with_value(cluster, conditions, "status", "conditions")
+
+        return stated
+
     if is_kept(cluster):
-        conditions = set_condition(conditions_of(cluster), seen_condition(), clock.now()).conditions
-        seen = with_value(cluster, conditions, "status", "conditions")
-        cluster = await commit(hub, path, cluster, seen)
+        cluster = await commit_change(hub, path, stating(seen_condition()))
     if not is_paused(cluster):
         return Resumed(was_paused=False, waiting=len(moments))
     if moments:
-        approved = {**annotations_of(cluster), APPROVED_UNTIL: max(moments)}
-        cluster = await commit(hub, path, cluster, with_metadata(cluster, annotations=approved))
-    conditions = set_condition(conditions_of(cluster), resumed_condition(), clock.now()).conditions
-    await commit(hub, path, cluster, with_value(cluster, conditions, "status", "conditions"))
+
+        def approved(cluster: Object) -> Object:
+            noted = {**annotations_of(cluster), APPROVED_UNTIL: max(moments)}
+            return with_metadata(cluster, annotations=noted)
+
+        await commit_change(hub, path, approved)
+    await commit_change(hub, path, stating(resumed_condition()))
     return Resumed(was_paused=True, waiting=len(moments))

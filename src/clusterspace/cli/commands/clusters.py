@@ -24,6 +24,7 @@ from clusterspace.cli.running import run
 if TYPE_CHECKING:
     from clusterspace.client.resources import ClusterClient
     from clusterspace.fleet.membership.controller import TaintEdit
+    from clusterspace.kube.objects import Object
 
 _REFRESH_SECONDS: Final = 2.0
 _WIDE_COLUMNS: Final = ("PROVIDER", "REGION", "ZONES", "ENDPOINT", "ID")
@@ -168,19 +169,23 @@ def taint(*, name: str, taints: tuple[str, ...], hub: HubOptions) -> None:
 def _edit_taints(name: str, edit: "TaintEdit", hub: HubOptions) -> bool:
     """Edit the taints of a Cluster; return whether that changed anything."""
     from clusterspace.apis.clusters import taints_of
-    from clusterspace.controllers.commit import commit
+    from clusterspace.controllers.commit import commit_change
     from clusterspace.fleet.membership.controller import edited_taints, with_taints
     from clusterspace.fleet.membership.manifests import cluster_path
     from clusterspace.roots.clients import open_client
 
     async def work() -> bool:
         async with open_client(hub.settings()) as client:
-            cluster = await client.get(cluster_path(name))
-            desired = edited_taints(taints_of(cluster), edit)
-            if desired == list(taints_of(cluster)):
-                return False
-            await commit(client, cluster_path(name), cluster, with_taints(cluster, desired))
-            return True
+            is_changed = False
+
+            def edited(cluster: "Object") -> "Object":
+                nonlocal is_changed
+                desired = edited_taints(taints_of(cluster), edit)
+                is_changed = desired != list(taints_of(cluster))
+                return with_taints(cluster, desired) if is_changed else cluster
+
+            await commit_change(client, cluster_path(name), edited)
+            return is_changed
 
     return run(work)
 
