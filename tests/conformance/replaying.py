@@ -22,6 +22,8 @@ from itertools import zip_longest
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
+from clusterspace.kube.objects import find_at, with_value
+
 LEVELS: Final = ("status", "shape", "message")
 _SYMBOL: Final = re.compile(r"<(?:uid|rv|continue|token):\d+>")
 _AGE: Final = re.compile(r"(\d+[smhd])+")
@@ -80,7 +82,7 @@ class Replay:
             answer, wanted = [json.loads(line) for line in text.splitlines()], recorded["events"]
         else:
             answer, wanted = _read(text), recorded["body"]
-        answer = _without_companions(answer)
+        answer = self._as_of_then(wanted, _without_companions(answer))
         difference = next(self._differences(_without_companions(wanted), answer, ""), "")
         if difference:
             return Outcome(what, "status", difference)
@@ -88,6 +90,19 @@ class Replay:
         if said != meant:
             return Outcome(what, "shape", f"says {said!r}, recorded {meant!r}")
         return Outcome(what, "message")
+
+    def _as_of_then(self, wanted: Any, answer: Any) -> Any:
+        """Return a list with the recorded version, if it is of a later one.
+
+        It is as of now: a lease of its own that the server renewed between two steps counts, too.
+        """
+        recorded = self._filled(find_at(wanted, "metadata", "resourceVersion"))
+        version = find_at(answer, "metadata", "resourceVersion")
+        is_list = str(find_at(answer, "kind")).endswith("List")
+        if not is_list or not str(recorded).isdecimal() or not str(version).isdecimal():
+            return answer
+        is_later = int(version) > int(recorded)
+        return with_value(answer, recorded, "metadata", "resourceVersion") if is_later else answer
 
     def _send(self, request: Mapping[str, Any]) -> tuple[int, str]:
         """Send a request, and wait for what comes with a namespace that it made.
