@@ -158,8 +158,9 @@ async def story(directory: Path, members: int, number_of_stages: int) -> None:
             await runs.until("d", "Succeeded", "True", "UpdateRunSucceeded", seconds=patience)
             await runs.until("c", "Succeeded", "False", "UpdateRunFailed", seconds=patience)
 
-        async def is_back() -> bool:
-            names = [name for name in (*rings, "late") if name != gone]
-            return all([await site.data(each, "settings") == {"v": "2"} for each in names])
+            async def is_back() -> bool:
+                names = [name for name in (*rings, "late") if name != gone]
+                return all([await site.data(each, "settings") == {"v": "2"} for each in names])
 
-        await until(is_back, patience)
+            # While somebody works: what the run before had sent may arrive after the other's end.
+            await until(is_back, patience)
