@@ -50,7 +50,7 @@ from clusterspace.testing.stage import (
     unregister,
     until_ready,
 )
-from clusterspace.testing.steps import PATIENCE, until
+from clusterspace.testing.steps import PATIENCE, until, until_equal
 
 IMAGE = "clusterspace:test"
 KUBECONFIG = manifests.REGISTRATION
@@ -266,7 +266,7 @@ async def test_unregister_cleans_both_sides_and_ends_the_agent(fleet: Fleet) -> 
     hub = fleet.hub.client
     assert await hub.find(manifests.cluster_path("west")) is None
     assert await hub.find(manifests.lease_path("west")) is None
-    assert await hub.find(manifests.namespace_path("karmada-es-west")) is None
+    await until_equal(lambda: hub.find(manifests.namespace_path("karmada-es-west")), None)
 
     async def is_clean() -> bool:
         return not any([await member.client.find(place) for place in _agent_places()])

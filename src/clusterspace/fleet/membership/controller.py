@@ -204,11 +204,11 @@ class ClusterController(Reconciler):
             created = await self._hub.create(path.collection, manifests.namespace(name))
         except AlreadyExists:
             return
-        # A command may have carried the leave through since we read the Cluster, and removed the
-        # namespace before we made it anew: then nobody would ever remove this one. While the
-        # Cluster is there, however it is, its leave is still to come and takes the namespace along.
+        # A command may have begun the leave, or carried it through, since we read the Cluster, and
+        # removed the namespace before we made it anew: then nobody would ever remove this one. It
+        # is empty, so it goes at once; a leave that is still to come finds it gone.
         current = await self._hub.find(manifests.cluster_path(name_of(cluster)))
-        if current is None or uid_of(current) != uid_of(cluster):
+        if current is None or is_being_deleted(current) or uid_of(current) != uid_of(cluster):
             await self._hub.delete(path, DeleteOptions(uid_of(created)))
             return
         message = f"created execution namespace {name}"
