@@ -11,12 +11,12 @@ from clusterspace.apis.autoscalers import (
     cron_causes,
     federated_hpa_causes,
 )
+from clusterspace.apiserver.admission.propagation import shape_causes
 from clusterspace.apiserver.state import Admission, HubState, Plugin
 from clusterspace.errors import Cause
 from clusterspace.kube import statuses
 from clusterspace.kube.objects import Object, is_being_deleted, name_of
 
-_MISSHAPEN: Final = "FieldValueTypeInvalid"
 _CAUSES: Final[Mapping[str, Callable[[Object], Iterable[Cause]]]] = {
     FEDERATED_HPA: federated_hpa_causes,
     CRON_FEDERATED_HPA: cron_causes,
@@ -34,10 +34,7 @@ class AutoscalerRules(Plugin):
             return new
 
         def checked() -> Object:
-            # The schema speaks last of all, but these rules read numbers where numbers belong.
-            problems = admission.served.rules.validate_create(new)
-            misshapen = [each for each in problems if each.reason == _MISSHAPEN]
-            if misshapen:
+            if misshapen := shape_causes(admission):
                 raise statuses.invalid(info.group_kind, name_of(new), misshapen)
             completed = completed_federated_hpa(new) if info.kind == FEDERATED_HPA else new
             found = list(causes_of(completed))

@@ -23,6 +23,7 @@ from clusterspace.apis.quotas import (
 )
 from clusterspace.apis.works import RESOURCE_BINDING, RESOURCE_BINDINGS
 from clusterspace.apiserver import forms
+from clusterspace.apiserver.admission.propagation import shape_causes
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.state import Admission, HubState, Plugin
 from clusterspace.apiserver.store.interface import KeyValue
@@ -43,7 +44,6 @@ from clusterspace.kube.objects import (
 from clusterspace.kube.quantities import ZERO, Quantity
 
 _MANAGER: Final = "kube-apiserver"
-_MISSHAPEN: Final = "FieldValueTypeInvalid"
 _DENIED: Final = 'admission webhook "resourcebinding.karmada.io" denied the request: '
 """Karmada's words, which its clients look for."""
 
@@ -56,9 +56,7 @@ class FederatedQuotaRules(Plugin):
         new = admission.new
         if not admission.is_of(GROUP, KIND) or admission.subresource or is_being_deleted(new):
             return new
-        problems = admission.served.rules.validate_create(new)
-        misshapen = [each for each in problems if each.reason == _MISSHAPEN]
-        if found := misshapen or quota_causes(new):
+        if found := shape_causes(admission) or quota_causes(new):
             raise statuses.invalid(admission.served.info.group_kind, name_of(new), found)
         if unlimited := uncounted(new):
             admission.warn(

@@ -83,6 +83,16 @@ def _is_leaving(admission: Admission) -> bool:
     return bool(metadata_of(admission.old or {}).get("deletionTimestamp"))
 
 
+def shape_causes(admission: Admission) -> list[Cause]:
+    """Return where an object has another shape than its kind: a list where a map belongs.
+
+    The schema is asked once more when all plug-ins are done. But what they complete and check must
+    have the shape they know.
+    """
+    problems = admission.served.rules.validate_create(admission.new)
+    return [each for each in problems if each.reason == _MISSHAPEN]
+
+
 class PolicyRules(Plugin):
     """Completes and checks policies of all five kinds.
 
@@ -99,11 +109,7 @@ class PolicyRules(Plugin):
             return new
 
         def checked() -> Object:
-            # The schema is asked once more when all plug-ins are done. But what they complete and
-            # check must have the shape they know: a list where they look for a map is no 500.
-            problems = admission.served.rules.validate_create(new)
-            misshapen = [each for each in problems if each.reason == _MISSHAPEN]
-            if misshapen:
+            if misshapen := shape_causes(admission):
                 raise statuses.invalid(info.group_kind, name_of(new), misshapen)
             if info.kind in _FINALIZERS:
                 policy, finalizer = completed_policy(new), _FINALIZERS[info.kind]
@@ -130,9 +136,7 @@ class RegistryRules(Plugin):
         is_one = admission.is_of(registries.GROUP, registries.KIND)
         if not is_one or admission.subresource or _is_leaving(admission):
             return admission.new
-        problems = admission.served.rules.validate_create(admission.new)
-        misshapen = [each for each in problems if each.reason == _MISSHAPEN]
-        found = misshapen or list(registry_causes(admission.new))
+        found = shape_causes(admission) or list(registry_causes(admission.new))
         if found:
             info = admission.served.info
             raise statuses.invalid(info.group_kind, name_of(admission.new), found)
@@ -150,8 +154,7 @@ class InterpreterRules(Plugin):
         info, new = admission.served.info, admission.new
         if info.group != interpreters.GROUP or admission.subresource or _is_leaving(admission):
             return new
-        problems = admission.served.rules.validate_create(new)
-        found: list[Cause] = [each for each in problems if each.reason == _MISSHAPEN]
+        found = shape_causes(admission)
         if not found and info.kind == interpreters.CUSTOMIZATION:
             others = await stored_objects(hub, interpreters.CUSTOMIZATIONS)
             found = list(interpreters.customization_causes(new, others))
@@ -213,9 +216,7 @@ class FleetOverrideRules(Plugin):
         is_one = info.group == fleet_placements.GROUP and info.kind in _FLEET_OVERRIDES
         if not is_one or admission.subresource or _is_leaving(admission):
             return override
-        problems = admission.served.rules.validate_create(override)
-        misshapen = [each for each in problems if each.reason == _MISSHAPEN]
-        if misshapen:
+        if misshapen := shape_causes(admission):
             raise statuses.invalid(info.group_kind, name_of(override), misshapen)
         page = await hub.store.range(admission.served.prefix())
         stored = [forms.decode_stored(entry, admission.served.form) for entry in page.items]
