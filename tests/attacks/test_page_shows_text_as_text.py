@@ -125,6 +125,27 @@ async def test_lines_of_a_log_are_text(site: Site, browser: Browser):
         assert await root.page.evaluate("window.hurt") is None
 
 
+async def test_what_a_server_says_would_change_is_text(site: Site, browser: Browser):
+    async def answer(route: Route) -> None:
+        if route.request.method in ("PUT", "PATCH"):
+            await answer_poisoned(route)
+        else:
+            await route.continue_()
+
+    async with visitor(browser, site) as root:
+        await root.page.route("**/deployments/web?*", answer)
+        await root.log_in(ROOT, "#/object/apps:v1/Deployment/shop/web")
+        await root.page.get_by_role("button", name="Allow changes for 15 minutes").click()
+        await root.page.get_by_role("button", name="Edit YAML").click()
+        await root.page.get_by_role("button", name="Show what would change").click()
+
+        await root.until_reads(SEEN, "dialog .diff")
+
+        assert await root.page.locator("dialog img, dialog script, dialog svg").count() == 0
+        assert await root.page.evaluate("window.hurt") is None
+        assert root.problems == []
+
+
 async def test_markup_cannot_be_made_of_text_even_by_a_mistake_of_ours(
     site: Site, browser: Browser
 ):

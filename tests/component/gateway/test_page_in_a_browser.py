@@ -281,6 +281,19 @@ async def test_a_thousand_clusters_have_few_rows_in_the_document(site: Site, bro
         await root.picture("thousand")
 
 
+async def test_the_first_screen_takes_at_most_60_kb_to_show(site: Site, browser: Browser):
+    async with visitor(browser, site) as root:
+        await root.log_in(ROOT)
+        await root.page.wait_for_selector("virtual-table tbody th")
+
+        loaded = await root.page.evaluate(
+            "performance.getEntries().filter((each) => each.name.includes('/ui/'))"
+            ".reduce((sum, each) => sum + (each.encodedBodySize || 0), 0)"
+        )
+
+        assert 10_000 < loaded <= 60 * 1024
+
+
 def any_value(random: Random, depth: int = 3) -> Any:
     """Return something that an object may hold, and that YAML is easily read wrongly from."""
     texts = (

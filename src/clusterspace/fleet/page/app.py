@@ -203,6 +203,7 @@ class PageApp:
             "groups": list(context.user.groups),
             "readOnly": session is not None and not self._sessions.may_write(session),
             "secondsLeft": None if session is None else int(self._sessions.seconds_left(session)),
+            "writeSecondsLeft": 0 if session is None else int(self._sessions.writes_for(session)),
             "version": __version__,
         }
 

@@ -119,7 +119,11 @@ class Sessions:
 
     def may_write(self, session: Session) -> bool:
         """Whether its user has asked to change things, a short while ago."""
-        return self._clock.monotonic() < session.writes_until
+        return self.writes_for(session) > 0
+
+    def writes_for(self, session: Session) -> float:
+        """Return for how long a session may change things yet."""
+        return max(0.0, session.writes_until - self._clock.monotonic())
 
     def allow_writes(self, session: Session, *, allowed: bool) -> None:
         """Let a session change things for a while, or no longer."""

@@ -50,14 +50,14 @@ async function failureOf(response) {
   return new ApiError(response.status, message);
 }
 
-/** Ask once; ApiError for every answer that is no success, and for none at all (status 0). */
-export async function ask(path, { method = "GET", body, headers = {}, signal } = {}) {
+/** Ask once, with `body` as JSON or `text` as it is; ApiError for every answer that is no success, and for none at all (status 0). */
+export async function ask(path, { method = "GET", body, text, headers = {}, signal } = {}) {
   let response;
   try {
     response = await fetch(path, {
       method,
       signal,
-      body: body === undefined ? undefined : JSON.stringify(body),
+      body: body === undefined ? text : JSON.stringify(body),
       headers: { Accept: "application/json", ...PERSON, ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...headers },
       credentials: "same-origin",
       redirect: "error",
@@ -222,7 +222,7 @@ let kinds = null;
 
 /**
  * Every kind that a cluster serves:
- * {kind, resource, group, version, apiVersion, namespaced, names, verbs}.
+ * {kind, resource, group, version, apiVersion, namespaced, names, verbs, subresources}.
  */
 export function allKinds() {
   kinds ??= Promise.all(["/api", "/apis"].map(readKinds)).then(
@@ -252,6 +252,7 @@ async function readKinds(path) {
           namespaced: each.scope === "Namespaced",
           names: [each.resource, each.singularResource, kind.toLowerCase(), ...(each.shortNames || [])].filter(Boolean),
           verbs: each.verbs || [],
+          subresources: (each.subresources || []).map((inner) => inner.subresource),
         });
       }
     }

@@ -4,10 +4,10 @@ import { ask, askJson, whenExpired } from "./api.js";
 import { fill, h } from "./dom.js";
 import { fleetScreen } from "./fleet.js";
 import { loginScreen } from "./login.js";
+import { allowChanges, session, setSession } from "./session.js";
 import { S } from "./strings.js";
 
 const page = document.getElementById("page");
-let session = null;
 let screen = new AbortController();
 
 // -- colours ----------------------------------------------------------------------------------------
@@ -74,15 +74,24 @@ function frame(current) {
       h(
         "div",
         { class: "who" },
-        h("span", { class: "user", title: (session.groups || []).join(", ") }, session.user),
-        session.readOnly ? h("span", { class: "badge plain", title: S.readOnlyWhy }, S.readOnly) : null,
+        h("span", { class: "user", title: (session.get().groups || []).join(", ") }, session.get().user),
+        mode,
         themeSwitch(),
         h("button", { type: "button", class: "small", title: S.help, onclick: showKeys }, "?"),
-        session.secondsLeft === null ? null : h("button", { type: "button", class: "small", onclick: logOut }, S.logOut),
+        session.get().secondsLeft === null ? null : h("button", { type: "button", class: "small", onclick: logOut }, S.logOut),
       ),
     ),
   ];
 }
+
+/** Whether the session changes things, and the way back when it does. */
+const mode = h("span", { class: "mode", role: "status" });
+function drawMode(value) {
+  if (!value || value.secondsLeft === null) fill(mode);
+  else if (value.readOnly) fill(mode, h("span", { class: "badge plain", title: S.readOnlyWhy }, S.readOnly));
+  else fill(mode, h("span", { class: "badge health" }, S.changes(Math.ceil(value.writeSecondsLeft / 60))), h("button", { type: "button", class: "small", onclick: () => allowChanges(false).catch(() => {}) }, S.readOnlyAgain));
+}
+session.subscribe(drawMode);
 
 async function logOut() {
   try {
@@ -97,9 +106,9 @@ async function logOut() {
 
 function begin(why) {
   screen.abort();
-  session = null;
+  setSession(null);
   document.title = `${S.login.title} · ${S.product}`;
-  fill(page, loginScreen(why, (opened) => ((session = opened), show())));
+  fill(page, loginScreen(why, (opened) => (setSession(opened), show())));
 }
 
 async function start() {
@@ -108,14 +117,14 @@ async function start() {
     // Out of the address at once, so that nobody copies or bookmarks it.
     history.replaceState(null, "", "#/fleet");
     try {
-      session = (await askJson("/ui/session", { method: "POST", headers: { Authorization: `Clusterspace-Code ${decodeURIComponent(code)}` } })).value;
+      setSession((await askJson("/ui/session", { method: "POST", headers: { Authorization: `Clusterspace-Code ${decodeURIComponent(code)}` } })).value);
     } catch {
       begin(S.login.codeUsed);
       return;
     }
   } else {
     try {
-      session = (await askJson("/ui/session")).value;
+      setSession((await askJson("/ui/session")).value);
     } catch (error) {
       begin(error.status === 401 || error.status === 403 ? "" : S.failed(error.message));
       return;
@@ -140,7 +149,7 @@ function showKeys() {
 
 let wasG = false;
 document.addEventListener("keydown", (event) => {
-  if (!session || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (!session.get() || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.target.closest("input, textarea, select, dialog")) return;
   if (event.key === "?") showKeys();
   else if (event.key === "/") {
@@ -156,7 +165,7 @@ document.addEventListener("keydown", (event) => {
 
 window.addEventListener("hashchange", () => {
   if (/^#code=/.test(location.hash)) start();
-  else if (session) show();
+  else if (session.get()) show();
 });
-whenExpired(() => session && begin(S.login.expired));
+whenExpired(() => session.get() && begin(S.login.expired));
 start();

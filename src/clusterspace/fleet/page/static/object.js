@@ -1,5 +1,7 @@
-// One object: template, policy, binding, and how it is in each cluster; its pods, logs, events, YAML.
+// One object: template, policy, binding, and how it is in each cluster; its pods, logs, events, YAML,
+// and what can be changed of it.
 
+import { actionBar } from "./actions.js";
 import { ask, askJson, findKind, follow, HUB, linesOf, pathOf, withQuery } from "./api.js";
 import { fill, h } from "./dom.js";
 import { age, clusterState, podRow, quoted, splitName, summarize, trouble, yaml } from "./model.js";
@@ -84,6 +86,8 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
     });
   }
 
+  const target = { kind, cluster, namespace, own, name, path: `${cluster ? "" : HUB}${pathOf(kind, namespace, name)}` };
+  const actions = actionBar(target, () => state.get().object, signal);
   const chain = h("ol", { class: "chain" });
   const changed = h("p", { class: "quiet" });
   const places = h("div");
@@ -136,6 +140,7 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
         fill(places, rows.length ? plainTable(S.object.places, S.object.placeColumns, rows, ["", "", "", "", "num", "wrap"]) : empty(S.broken.notScheduled));
       } else fill(places, isLive ? empty(S.object.noBinding) : null);
     }
+    actions.draw();
     drawPods(now);
     drawYaml();
   }
@@ -279,6 +284,7 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
     h("h1", {}, `${kind.kind} ${namespace ? `${namespace}/` : ""}${own}`, cluster ? ` · ${cluster}` : ""),
     notices.map((each) => each.node),
     changed,
+    actions.node,
     command(...asked),
     cluster ? null : section(S.object.why, "why", chain),
     cluster ? null : section(S.object.places, "places", places),

@@ -14,7 +14,9 @@ export const S = {
   theme: { label: "Colours", auto: "System", light: "Light", dark: "Dark" },
   skip: "Skip to content",
   readOnly: "Read-only",
-  readOnlyWhy: "This page changes nothing.",
+  readOnlyWhy: "This session changes nothing until you allow it, where there is something to change.",
+  readOnlyAgain: "Read-only again",
+  changes: (minutes) => `Changes allowed for ${minutes} min`,
 
   login: {
     title: "Log in",
@@ -124,6 +126,32 @@ export const S = {
     scheduled: "scheduled",
     applied: "applied",
     changedBy: (who, age) => `last changed by ${who}, ${age} ago`,
+  },
+
+  actions: {
+    title: "Change it",
+    allow: "Allow changes for 15 minutes",
+    youMay: (verbs) => `This session is read-only. You have the right to ${verbs.join(", ")} this object.`,
+    scale: { verb: "scale", button: "Scale…", title: (name) => `Scale ${name}`, replicas: "Replicas" },
+    restart: { verb: "restart", button: "Restart…", title: (name) => `Restart ${name}`, lead: "Its pods are replaced one after the other, wherever it runs, as its strategy says." },
+    edit: {
+      verb: "edit",
+      button: "Edit YAML…",
+      title: (name) => `Edit ${name}`,
+      placed: "This copy is placed from the hub: what you change here is changed back. Edit the object on the hub instead.",
+      noVersion: "leave metadata.resourceVersion in its line: by it you are told when somebody else has changed the object",
+    },
+    preview: "Show what would change",
+    asking: "Asking the server what would change; nothing is changed by that…",
+    sending: "Sending…",
+    nothing: "Nothing would change.",
+    wouldChange: "What would change",
+    send: "Change it",
+    done: "Done. The server has taken the change; what comes of it is shown on this screen as it happens.",
+    conflict: "Nothing was changed: somebody else has changed the object since you opened it.",
+    meanwhile: "What they have changed",
+    again: "Go on from there",
+    againWhy: "What you have filled in is kept. You are shown what would change of the object as it is now, before anything is sent.",
   },
 
   find: {
