@@ -16,6 +16,7 @@ from clusterspace.apis.fleet_placements import (
     scope_at,
     scope_of,
 )
+from clusterspace.apis.member_clusters import owner_reference
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import Client, ClusterClient, DeleteOptions, ListOptions
 from clusterspace.controllers.commit import commit
@@ -136,14 +137,24 @@ class PlacementSite:
         await self.declare(name, labels=labels, **spec)
 
     async def declare(
-        self, name: str, *, labels: Object | None = None, is_ready: bool = True, **spec: Any
+        self,
+        name: str,
+        *,
+        labels: Object | None = None,
+        is_ready: bool = True,
+        owner: Object | None = None,
+        **spec: Any,
     ) -> None:
-        """Make a Cluster that nothing need be behind."""
+        """Make a Cluster that nothing need be behind; `owner` is the MemberCluster it is of."""
         await self.hub.create(ResourcePath(NAMESPACES), namespace(execution_namespace(name)))
         cluster = {
             "apiVersion": "cluster.karmada.io/v1alpha1",
             "kind": "Cluster",
-            "metadata": {"name": name, "labels": labels or {}},
+            "metadata": {
+                "name": name,
+                "labels": labels or {},
+                "ownerReferences": [owner_reference(owner)] if owner else [],
+            },
             "spec": {"syncMode": "Push", "id": f"id-of-{name}", **spec},
         }
         await self.hub.create(ResourcePath(CLUSTERS), cluster)
