@@ -942,6 +942,15 @@ async def test_policies_of_namespaces_are_checked_and_tried(compare: Compare) ->
             patch = {"metadata": {"labels": given}}
             await server.tell("PATCH", place, patch, content=MERGE)
 
+        async def are_listed() -> bool:
+            # Kubernetes looks at the pods of a namespace through a cache that follows.
+            labels = {"pod-security.kubernetes.io/enforce": "baseline"}
+            _, _, warning = await server.ask(
+                "PATCH", f"{place}?dryRun=All", {"metadata": {"labels": labels}}, content=MERGE
+            )
+            return "violate" in warning
+
+        await until(are_listed)
         await changed(enforce="baseline")
         await changed(enforce="restricted")
         await changed(enforce="privileged", audit="restricted", warn="baseline")
