@@ -6,11 +6,9 @@ import os
 import re
 import shutil
 import stat
-import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +17,10 @@ import pytest
 import pytest_asyncio
 import yaml
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+from tests.component.issuers import ROOT, Issuer, running_issuer
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apiserver.http.users import AUTHENTICATED
-from clusterspace.apiserver.identity.authority import Authority
 from clusterspace.apiserver.identity.bearer_tokens import API_AUDIENCE, RefusedToken
 from clusterspace.apiserver.identity.oidc import ASK_AGAIN_SECONDS, OidcTokens, read_issuers
 from clusterspace.errors import UnusableConfiguration
@@ -31,97 +28,14 @@ from clusterspace.roots.hub import running_hub
 from clusterspace.roots.settings import HubSettings
 from clusterspace.testing.clocks import ManualClock
 from clusterspace.testing.stage import PATIENCE
-from clusterspace.testing.steps import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-ROOT = Path(__file__).resolve().parents[2]
-USERNAME = {"claim": "sub", "prefix": "sso:"}
-
-
-@dataclass
-class Issuer:
-    """A running issuer, and its keys."""
-
-    directory: Path
-    url: str
-    authority: str
-    key: Any
-    key_id: str = "one"
-
-    def roll(self, key: Any, key_id: str) -> None:
-        self.key, self.key_id = key, key_id
-        self.publish()
-
-    def publish(self, **discovery: Any) -> None:
-        key, algorithm = self.key.public_key(), "RS256"
-        if isinstance(self.key, ec.EllipticCurvePrivateKey):
-            algorithm, public = "ES256", json.loads(ECAlgorithm.to_jwk(key))
-        else:
-            public = json.loads(RSAAlgorithm.to_jwk(key))
-        odd = [{"kty": "odd"}, "nonsense", {**public, "kid": self.key_id, "alg": algorithm}]
-        (self.directory / "jwks.json").write_text(json.dumps({"keys": odd}))
-        document = {"issuer": self.url, "jwks_uri": f"{self.url}/keys", **discovery}
-        (self.directory / "discovery.json").write_text(json.dumps(document))
-
-    def token(self, kid: str = "", key: Any = None, **claims: Any) -> str:
-        now = time.time()
-        body = {
-            "iss": self.url,
-            "sub": "jane",
-            "aud": "kubernetes",
-            "iat": now,
-            "exp": now + 600,
-            **claims,
-        }
-        algorithm = "ES256" if isinstance(self.key, ec.EllipticCurvePrivateKey) else "RS256"
-        shown = {key: value for key, value in body.items() if value is not None}
-        return jwt.encode(shown, key or self.key, algorithm, {"kid": kid or self.key_id})
-
-    def asked(self) -> int:
-        file = self.directory / "asked"
-        return len(file.read_text().splitlines()) if file.exists() else 0
-
-    def config(self, **entry: Any) -> Any:
-        issuer = {
-            "url": self.url,
-            "audiences": ["kubernetes"],
-            "certificateAuthority": self.authority,
-            **entry.pop("issuer", {}),
-        }
-        mappings = {"username": USERNAME, **entry.pop("claimMappings", {})}
-        return {
-            "apiVersion": "apiserver.config.k8s.io/v1",
-            "kind": "AuthenticationConfiguration",
-            "jwt": [{"issuer": issuer, "claimMappings": mappings, **entry}],
-        }
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def issuer(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Issuer]:
-    directory, now = tmp_path_factory.mktemp("issuer"), time.time()
-    authority = Authority.create("sso", now)
-    pair = authority.issue_server(["127.0.0.1"], now)
-    (directory / "tls.crt").write_bytes(pair.certificate)
-    (directory / "tls.key").write_bytes(pair.key)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.component.oidc_issuer", str(directory), cwd=ROOT
-    )
-    try:
-        port = await until(lambda: (directory / "port").exists() and read_text(directory / "port"))
-        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        running = Issuer(
-            directory, f"https://127.0.0.1:{port}", authority.pair.certificate.decode(), key
-        )
-        running.publish()
+    async with running_issuer(tmp_path_factory.mktemp("issuer")) as running:
         yield running
-    finally:
-        process.kill()
-        await process.wait()
-
-
-def read_text(file: Path) -> str:
-    return file.read_text()
 
 
 @pytest.fixture

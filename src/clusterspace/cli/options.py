@@ -531,3 +531,74 @@ def request_options(*, reads: int, writes: int) -> Option:
         return _with(options, with_requests)
 
     return decorate
+
+
+def sign_on_options(command: Command) -> Command:
+    """Add the issuer that people log in at on the page; the command gets it as one `sign_on`."""
+    options = (
+        click.option(
+            "--ui-oidc-issuer-url",
+            "issuer",
+            default="",
+            help="Where people log in on the page: an OpenID Connect issuer that the hub trusts.",
+        ),
+        click.option(
+            "--ui-oidc-client-id",
+            "client_id",
+            default="",
+            help="What the issuer knows the page by; an audience of the hub's configuration.",
+        ),
+        click.option(
+            "--ui-oidc-client-secret-file",
+            "client_secret_file",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="Has the client's secret, read with every login; a public client has none.",
+        ),
+        click.option(
+            "--ui-oidc-ca-file",
+            "authority",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="Whom to trust for the issuer's certificate.  [default: whom the system trusts]",
+        ),
+        click.option(
+            "--ui-oidc-scope",
+            "scopes",
+            multiple=True,
+            default=("openid", "profile", "email"),
+            show_default=True,
+            help="What the issuer is asked to tell; may be given several times.",
+        ),
+    )
+
+    @functools.wraps(command)
+    def with_sign_on(
+        *,
+        issuer: str,
+        client_id: str,
+        client_secret_file: Path | None,
+        authority: Path | None,
+        scopes: tuple[str, ...],
+        **others: Any,
+    ) -> None:
+        from clusterspace.fleet.page.sign_on import SignOnSettings
+
+        if bool(issuer) != bool(client_id):
+            raise click.UsageError(
+                "--ui-oidc-issuer-url and --ui-oidc-client-id go together: give both or neither"
+            )
+        if (client_secret_file or authority) and not issuer:
+            raise click.UsageError("the issuer is missing: give --ui-oidc-issuer-url")
+        if issuer and not issuer.startswith("https://"):
+            raise click.UsageError(f"--ui-oidc-issuer-url: {issuer!r} is no https address")
+        if "openid" not in scopes:
+            raise click.UsageError("--ui-oidc-scope: `openid` has to be one of them")
+        sign_on = SignOnSettings(
+            issuer,
+            client_id,
+            client_secret_file,
+            scopes,
+            b"" if authority is None else authority.read_bytes(),
+        )
+        command(**others, sign_on=sign_on if issuer else None)
+
+    return _with(options, with_sign_on)

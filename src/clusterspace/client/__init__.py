@@ -9,6 +9,7 @@ One request and its answer:
     requests.py    ResourcePath, ApiRequest, Answer; answers read within bounds, or their errors
     connection.py  pools, retries, one connection set per cluster and one for each of many
     webhooks.py    webhooks of others, at addresses that are judged when connecting
+    issuers.py     OpenID Connect issuers: what they say of themselves, and tokens for codes
     upgrades.py    exec, attach, port-forward: a byte stream over a connection of its own
 
 Objects, and collections over time:

@@ -130,7 +130,7 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         logins = FleetAuthenticator(hub, clock, check)
         open_logins = FleetAuthenticator(hub, clock, check_open)
         rights.on_change(logins.forget, open_logins.forget, fleet.reviews.forget)
-        page = Page(clock)
+        page = Page(clock, settings.sign_on)
         recheck = fleet_recheck(page.logins(open_logins, check_open), fleet.reviews, clock)
         flows = FollowedFlows(settings.requests, hub)
         limits = await stack.enter_async_context(flows.limits())
@@ -138,7 +138,7 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         handler = fleet_handler(app, logins, fleet.reviews, audit, clock, recheck, limits)
         if settings.serves_page:
             browsers = fleet_handler(
-                page.app(app, recheck.changed),
+                page.app(app, logins, recheck.changed),
                 page.logins(logins, check),
                 fleet.reviews,
                 audit,

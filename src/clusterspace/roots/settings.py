@@ -27,6 +27,7 @@ from clusterspace.fleet.membership.member_clusters.controller import MemberClust
 from clusterspace.fleet.membership.registration import LOOK_SECONDS
 from clusterspace.fleet.membership.status import FREQUENCY_SECONDS
 from clusterspace.fleet.membership.tunnels import LOOK_SECONDS as TUNNEL_SECONDS
+from clusterspace.fleet.page.sign_on import SignOnSettings
 from clusterspace.fleet.propagation.eviction.decisions import EvictionSettings
 from clusterspace.kube.autoscaling import SYNC_SECONDS
 from clusterspace.sim.nodes import NodeShape
@@ -176,6 +177,8 @@ class FleetSettings(ServerSettings):
     """Where agents of Pull clusters reach this server, when it is not where it listens."""
     serves_page: bool = True
     """Whether there is a page for browsers at `/ui`, and sessions for those who log in there."""
+    sign_on: SignOnSettings | None = None
+    """The issuer that people log in at on the page, beside tokens and certificates."""
 
     def flags(self) -> dict[str, str]:
         """Return what `/flagz` shows of a fleet API server."""
@@ -184,6 +187,7 @@ class FleetSettings(ServerSettings):
             "bulk-delete-members": "true" if self.bulk_delete_members else "false",
             "insecure-skip-tls-verify": "true" if self.hub.trust.skips_verification else "false",
             "ui": "true" if self.serves_page else "false",
+            "ui-oidc-issuer-url": "" if self.sign_on is None else self.sign_on.issuer,
         }
 
 

@@ -15,21 +15,16 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from random import SystemRandom
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 import jwt
-import msgspec
 from cryptography import x509
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apiserver.http.users import AUTHENTICATED, User
 from clusterspace.apiserver.identity.bearer_tokens import API_AUDIENCE, Login, RefusedToken
-from clusterspace.client.connection import Connection
-from clusterspace.client.requests import ApiRequest
-from clusterspace.client.settings import ConnectionSettings, Pem, Trust
-from clusterspace.errors import ApiError, ClusterspaceError
+from clusterspace.client.issuers import Issuer, IssuerUnusable
 from clusterspace.kube.cel.compiler import compile_expression
 from clusterspace.kube.cel.requests import USER_TYPE as USER
 from clusterspace.kube.cel.requests import Evaluation, EvaluationError, Expression, OutOfBudget
@@ -51,9 +46,6 @@ _REMEMBERED: Final = 4096
 _NOT_YET_LEEWAY: Final = 300.0
 """An issuer's clock may be ahead of ours."""
 _LARGEST_TOKEN: Final = 16 * 1024
-_LARGEST_DOCUMENT: Final = 1024 * 1024
-_SECONDS: Final = 10.0
-_DISCOVERY: Final = "/.well-known/openid-configuration"
 _SYSTEM: Final = "system:"
 
 _CLAIMS_TYPE: Final = map_of(STRING, DYN)
@@ -62,10 +54,6 @@ _SIGNATURE_ONLY: Final[Any] = {
     f"verify_{each}": False for each in ("aud", "exp", "iat", "iss", "jti", "nbf", "sub")
 }
 """Times and audiences are checked below, by the hub's own clock."""
-
-
-class IssuerUnusable(ClusterspaceError):
-    """An issuer that cannot be asked for its keys, or whose answer makes no sense."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +166,7 @@ class IssuerKeys:
     """The keys of one issuer, asked for when a token needs one that is not known."""
 
     def __init__(self, settings: IssuerSettings, clock: Clock) -> None:
-        self._settings = settings
+        self._issuer = Issuer(settings.url, clock, settings.authority, settings.discovery_url)
         self._clock = clock
         self._keys: dict[str, jwt.PyJWK] = {}
         self._asked_at = float("-inf")
@@ -205,10 +193,8 @@ class IssuerKeys:
         return found if found is not None and _fits(found, algorithm) else None
 
     async def _ask(self) -> dict[str, jwt.PyJWK]:
-        document = await self._get(self._settings.discovery_url or self._settings.url + _DISCOVERY)
-        if document.get("issuer") != self._settings.url:
-            raise IssuerUnusable(f"its discovery document is that of {document.get('issuer')!r}")
-        listed = (await self._get(str(document.get("jwks_uri") or ""))).get("keys")
+        document = await self._issuer.discover()
+        listed = (await self._issuer.ask(str(document.get("jwks_uri") or ""))).get("keys")
         keys: dict[str, jwt.PyJWK] = {}
         for each in cast("list[Any]", listed if isinstance(listed, list) else []):
             try:
@@ -217,35 +203,6 @@ class IssuerKeys:
                 continue  # of a kind that we do not know, and that no token can need
             keys[key.key_id or ""] = key
         return keys
-
-    async def _get(self, url: str) -> dict[str, Any]:
-        parts = urlsplit(url)
-        if parts.scheme != "https" or not parts.hostname:
-            raise IssuerUnusable(f"{url!r} is no https address")
-        connection = Connection(
-            ConnectionSettings(
-                cluster=f"issuer {self._settings.url}",
-                server=f"https://{parts.netloc}",
-                trust=Trust(Pem(self._settings.authority)),
-            ),
-            clock=self._clock,
-            random=SystemRandom(),
-        )
-        path = parts.path + (f"?{parts.query}" if parts.query else "")
-        request = ApiRequest("GET", path, seconds=_SECONDS, is_repeated=False)
-        try:
-            answer = await connection.ask(request)
-            body = answer.body[: _LARGEST_DOCUMENT + 1]
-            if len(body) > _LARGEST_DOCUMENT:
-                raise IssuerUnusable(f"{url} answers with more than a megabyte")
-            document = msgspec.json.decode(body)
-        except (ApiError, ClusterspaceError, msgspec.DecodeError) as error:
-            raise IssuerUnusable(f"{url}: {error}") from error
-        finally:
-            await connection.close()
-        if not isinstance(document, dict):
-            raise IssuerUnusable(f"{url} answers with something else than a JSON object")
-        return cast("dict[str, Any]", document)
 
 
 def _fits(key: jwt.PyJWK, algorithm: str) -> bool:

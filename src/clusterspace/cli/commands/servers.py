@@ -13,12 +13,14 @@ from clusterspace.cli.options import (
     log_format_option,
     request_options,
     server_options,
+    sign_on_options,
     token_auth_file_option,
 )
 from clusterspace.cli.running import serve
 
 if TYPE_CHECKING:
     from clusterspace.client.settings import ConnectionSettings
+    from clusterspace.fleet.page.sign_on import SignOnSettings
     from clusterspace.roots.settings import RequestLimits
 
 
@@ -301,6 +303,7 @@ def _checked_url(context: click.Context, parameter: click.Parameter, value: str)
     show_default=True,
     help="Serve the page for browsers at /ui; `clusterspace ui` opens it.",
 )
+@sign_on_options
 @request_options(reads=1600, writes=800)
 @server_options
 def fleet(
@@ -322,6 +325,7 @@ def fleet(
     lost_seconds: float,
     advertise_url: str,
     serves_page: bool,
+    sign_on: "SignOnSettings | None",
     requests: "RequestLimits",
     server: ServerOptions,
     log_format: str,
@@ -377,6 +381,7 @@ def fleet(
             requests=requests,
             advertised_url=advertise_url.rstrip("/"),
             serves_page=serves_page,
+            sign_on=sign_on,
         )
         await serve_until_stopped(settings)
 

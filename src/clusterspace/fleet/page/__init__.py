@@ -4,6 +4,7 @@
 
     sessions.py  what somebody has logged in with, kept behind a random secret, bounded
     browsers.py  which requests are a browser's, what those may, and whose session they come with
+    sign_on.py   logging in at an issuer: there with a challenge, back with a code
     app.py       the files, and the paths below `/ui` at which sessions begin and end
     static/      the page itself: HTML, CSS and ES modules, served as they are
 

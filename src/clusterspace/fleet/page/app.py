@@ -8,6 +8,8 @@ Below `/ui` are:
     PUT    session    {"readOnly": false} lets the session change things for a while
     DELETE session    log out
     POST   code       a code for one login within a minute; for `clusterspace ui`
+    GET    logins     which other ways to log in there are
+    GET    sign-on    log in at an issuer, where one is configured
 
 Files are for everybody. They hold nothing but the page.
 """
@@ -51,6 +53,7 @@ from clusterspace.fleet.page.sessions import (
     Session,
     Sessions,
 )
+from clusterspace.fleet.page.sign_on import SIGN_ON_PATHS, SignOn, SignOnSettings
 from clusterspace.kube import statuses
 
 _TYPES: Final = {
@@ -82,6 +85,7 @@ GUARDS: Final = (
 )
 _BODY_LIMIT: Final = 1024
 _INDEX: Final = "index.html"
+_LOGINS_PATH: Final = f"{PAGE}/logins"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +134,15 @@ class PageApp:
         api: RequestHandler,
         sessions: Sessions,
         codes: Sessions,
+        logins: Logins,
+        sign_on: SignOn | None,
         on_close: Callable[[], None],
     ) -> None:
         self._api = api
         self._sessions = sessions
         self._codes = codes
+        self._logins = logins
+        self._sign_on = sign_on
         self._on_close = on_close
         """Told when a session has ended that may have streams."""
         self._files = read_files()
@@ -153,12 +161,21 @@ class PageApp:
             return _json(context, {"code": code})
         if request.method not in ("GET", "HEAD"):
             raise statuses.method_not_allowed()
+        if request.path == _LOGINS_PATH:
+            return _json(context, {"signOn": self._sign_on.name if self._sign_on else None})
+        if self._sign_on is not None and request.path in SIGN_ON_PATHS:
+            sent = await self._sign_on.answer(context, self._keep)
+            return Response(sent.status, [*sent.headers, *GUARDS])
         if request.path == PAGE:
             return Response(308, [*GUARDS, ("Location", f"{PAGE}/")])
         file = self._files.get(request.path.removeprefix(f"{PAGE}/") or _INDEX)
         if file is None:
             raise statuses.unknown_path()
         return file.answer(context)
+
+    async def _keep(self, token: str) -> str:
+        user = await self._logins.by_token(token)
+        return self._codes.open(user.name, Credential(token))
 
     async def _answer_session(self, context: RequestContext) -> Response:
         request, sessions = context.request, self._sessions
@@ -239,8 +256,9 @@ def _json(context: RequestContext, value: object) -> Response:
 class Page:
     """The page of one server: its sessions, and the steps that know of them."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, sign_on: SignOnSettings | None = None) -> None:
         self._clock = clock
+        self._sign_on = None if sign_on is None else SignOn(sign_on, clock)
         self._sessions = Sessions(clock)
         self._codes = Sessions(clock, seconds=CODE_SECONDS, idle_seconds=CODE_SECONDS)
         self.rules = BrowserRules(self._sessions)
@@ -249,6 +267,6 @@ class Page:
         """Return who finds out who asks, by session or as `logins` does."""
         return BrowserLogins(logins, self._sessions, self._codes, check, self._clock)
 
-    def app(self, api: RequestHandler, on_close: Callable[[], None]) -> PageApp:
+    def app(self, api: RequestHandler, logins: Logins, on_close: Callable[[], None]) -> PageApp:
         """Return what answers requests of browsers, those for the API by way of `api`."""
-        return PageApp(api, self._sessions, self._codes, on_close)
+        return PageApp(api, self._sessions, self._codes, logins, self._sign_on, on_close)

@@ -77,7 +77,11 @@ def find_secret(request: Request) -> str:
     begins = request.method == "POST" and request.path in (SESSION_PATH, CODE_PATH)
     if begins or "authorization" in request.headers:
         return ""
-    name = cookie_name(request)
+    return find_cookie(request, cookie_name(request))
+
+
+def find_cookie(request: Request, name: str) -> str:
+    """Return what a request has in a cookie, empty if there is none."""
     for header in request.headers.get_all("cookie"):
         for pair in header.split(";"):
             key, _, value = pair.strip().partition("=")

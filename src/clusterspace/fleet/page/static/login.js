@@ -36,10 +36,25 @@ export function loginScreen(why, opened) {
     h("p", { class: "quiet", id: "token-hint" }, S.login.tokenHint),
     h("div", { class: "row" }, h("button", { type: "submit", class: "main" }, S.login.submit), h("button", { type: "button", onclick: () => enter({}, S.login.noCertificate) }, S.login.certificate)),
   );
+  function leave() {
+    sessionStorage.setItem("address", location.hash);
+    location.assign("/ui/sign-on");
+  }
+
+  // Where an issuer is configured it comes first: most people have an account and no token.
+  const signOn = h("p", { class: "row", hidden: true });
+  askJson("/ui/logins").then(
+    ({ value }) => {
+      if (!value.signOn) return;
+      fill(signOn, h("button", { type: "button", class: "main", onclick: leave }, S.login.signOn(value.signOn)));
+      signOn.hidden = false;
+    },
+    () => {}, // the other ways are there all the same
+  );
   queueMicrotask(() => token.focus());
   return h(
     "main",
     { class: "login" },
-    h("div", { class: "card" }, h("p", { class: "product" }, h("img", { src: "icon.svg", alt: "", width: "20", height: "20" }), S.product), h("h1", {}, S.login.title), h("p", {}, S.login.lead), said, form, h("p", { class: "quiet" }, S.login.command, " ", h("code", {}, "clusterspace ui"))),
+    h("div", { class: "card" }, h("p", { class: "product" }, h("img", { src: "icon.svg", alt: "", width: "20", height: "20" }), S.product), h("h1", {}, S.login.title), h("p", {}, S.login.lead), said, signOn, form, h("p", { class: "quiet" }, S.login.command, " ", h("code", {}, "clusterspace ui"))),
   );
 }

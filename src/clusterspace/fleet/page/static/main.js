@@ -111,11 +111,24 @@ function begin(why) {
   fill(page, loginScreen(why, (opened) => (setSession(opened), show())));
 }
 
+/** The address somebody was at who went away to log in. */
+function kept() {
+  const address = sessionStorage.getItem("address") ?? "";
+  sessionStorage.removeItem("address");
+  return address.startsWith("#/") ? address : "#/fleet";
+}
+
 async function start() {
+  const failed = /^#sign-on=(\w+)$/.exec(location.hash)?.[1];
+  if (failed) {
+    history.replaceState(null, "", kept());
+    begin(S.login.signOnFailed[failed] ?? S.login.signOnFailed.failed);
+    return;
+  }
   const code = /^#code=([\w%-]+)$/.exec(location.hash)?.[1];
   if (code) {
     // Out of the address at once, so that nobody copies or bookmarks it.
-    history.replaceState(null, "", "#/fleet");
+    history.replaceState(null, "", kept());
     try {
       setSession((await askJson("/ui/session", { method: "POST", headers: { Authorization: `Clusterspace-Code ${decodeURIComponent(code)}` } })).value);
     } catch {
@@ -164,7 +177,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 window.addEventListener("hashchange", () => {
-  if (/^#code=/.test(location.hash)) start();
+  if (/^#(code|sign-on)=/.test(location.hash)) start();
   else if (session.get()) show();
 });
 whenExpired(() => session.get() && begin(S.login.expired));

@@ -31,6 +31,13 @@ export const S = {
     codeUsed: "This address was used already, or is older than a minute. Run the command again.",
     expired: "Your login has ended. Log in again: the address you were at is kept.",
     waiting: "Asking the hub who you are…",
+    signOn: (issuer) => `Log in at ${issuer}`,
+    signOnFailed: {
+      denied: "The issuer did not let you in. Try again, or ask whoever keeps your account.",
+      late: "That login took longer than ten minutes, or was begun in another browser. Begin again.",
+      unknown: "The issuer knows you, the hub does not take its word: ask your administrator whether the hub trusts this issuer and client.",
+      failed: "The issuer could not be asked. Try again in a while; the log of the fleet API server says why.",
+    },
   },
 
   state: { well: "well", unwell: "unwell", silent: "silent", leaving: "leaving", joining: "joining" },
