@@ -254,9 +254,12 @@ def conflict_resolution(binding: Object, template: Object) -> str:
     | absent, nonsense  | abort        | overwrite |
     | abort             | abort        | abort     |
     | overwrite         | overwrite    | overwrite |
+
+    A placement that takes nothing over, or only what is the same, is taken at its word: its
+    vocabulary knows no annotation by which whoever writes a template has more say than it.
     """
     chosen = annotations_of(template).get(stamps.CONFLICT_RESOLUTION)
-    if chosen in (_ABORT, _OVERWRITE):
+    if chosen == _ABORT or (chosen == _OVERWRITE and not is_placed(binding)):
         return chosen
     return _OVERWRITE if conflict_resolution_of(binding) == OVERWRITE else _ABORT
 

@@ -7,6 +7,7 @@ from tests.unit.fleet.propagation.works.work_objects import binding, outlines, t
 
 from clusterspace.apis import stamps
 from clusterspace.apis.clusters import WORK_FINALIZER
+from clusterspace.apis.fleet_placements import parent_labels
 from clusterspace.apis.works import cluster_of, manifests_of, preserves_resources
 from clusterspace.fleet.propagation.overrides import OverridePolicies
 from clusterspace.fleet.propagation.works.rendering import (
@@ -202,6 +203,24 @@ def test_the_word_of_the_object_counts_more_than_the_policys(
     work = rendered(bound, held)
     for named in (work, manifest_in(work)):
         assert annotations_of(named)[stamps.CONFLICT_RESOLUTION] == resolution
+
+
+@pytest.mark.parametrize(
+    ("told", "strategy", "resolution"),
+    [
+        ("overwrite", "Abort", "abort"),
+        ("abort", "Overwrite", "abort"),
+        (None, "Overwrite", "overwrite"),
+    ],
+)
+def test_a_template_cannot_have_more_taken_over_than_its_placement_says(
+    told: str | None, strategy: str, resolution: str
+) -> None:
+    bound = with_value(binding("north"), strategy, "spec", "conflictResolution")
+    bound = with_metadata(bound, labels={**labels_of(bound), **parent_labels("everything")})
+    annotations = {} if told is None else {stamps.CONFLICT_RESOLUTION: told}
+
+    assert conflict_resolution(bound, template(annotations=annotations)) == resolution
 
 
 def test_a_work_says_whether_to_wait_and_what_to_keep() -> None:
