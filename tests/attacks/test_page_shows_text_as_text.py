@@ -110,19 +110,53 @@ async def test_a_message_of_a_member_is_text_on_its_whole_way(site: Site, browse
         assert root.problems == []
 
 
-async def test_lines_of_a_log_are_text(site: Site, browser: Browser):
+@pytest.mark.parametrize("button", ["Log of web-", "Logs of all 2 pods"])
+async def test_lines_of_a_log_are_text(site: Site, browser: Browser, button: str):
     async def write(route: Route) -> None:
-        await route.fulfill(body=f"{HOSTILE}\n" * 3, content_type="text/html")
+        asked = json.loads(route.request.post_data or "{}")["paths"]
+        if "/log?" not in asked[0]:
+            await route.continue_()
+            return
+        lines = [
+            json.dumps({"at": at, **part})
+            for at in range(len(asked))
+            for part in ({"status": 200}, {"text": f"{HOSTILE}\n" * 3})
+        ]
+        await route.fulfill(body="\n".join(lines), content_type="text/html")
 
     async with visitor(browser, site) as root:
-        await root.page.route("**/log?*", write)
+        await root.page.route("**/ui/several", write)
         await root.log_in(ROOT, "#/object/apps:v1/Deployment/shop/web")
-        await root.page.locator("section[aria-labelledby=pods] button").first.click()
+        await root.page.get_by_role("button", name=button).first.click()
 
         await root.until_reads(SEEN, "pre.log")
 
-        assert await root.page.locator("pre.log *").count() == 0
+        assert await root.page.locator("pre.log *:not(span)").count() == 0
         assert await root.page.evaluate("window.hurt") is None
+
+
+async def test_fields_that_differ_are_text(site: Site, browser: Browser):
+    async def write(route: Route) -> None:
+        asked = json.loads(route.request.post_data or "{}")["paths"]
+        lines: list[str] = []
+        for at in range(len(asked)):
+            fields = {HOSTILE: HOSTILE, "containers": [{"name": HOSTILE, "image": HOSTILE}]}
+            copy = {"metadata": {"managedFields": [{"manager": HOSTILE, "time": HOSTILE}]}}
+            lines.append(json.dumps({"at": at, "status": 200}))
+            text = json.dumps({**copy, "spec": fields})
+            lines += [json.dumps({"at": at, "text": text}), json.dumps({"at": at, "end": True})]
+        await route.fulfill(body="\n".join(lines), content_type="text/html")
+
+    async with visitor(browser, site) as root:
+        await root.page.route("**/ui/several", write)
+        await root.log_in(ROOT, "#/object/apps:v1/Deployment/shop/web")
+
+        await root.until_reads(SEEN, "section[aria-labelledby=differs]")
+        await root.until_reads(SEEN, "section[aria-labelledby=places]")
+
+        assert await root.page.locator("main img, main script, main svg, main iframe").count() == 0
+        assert await root.page.evaluate("window.hurt") is None
+        assert root.problems == []
 
 
 async def test_what_a_server_says_would_change_is_text(site: Site, browser: Browser):

@@ -42,6 +42,7 @@ from clusterspace.fleet.membership.connections import view_settings
 from clusterspace.fleet.membership.tunnels import TunnelAnnouncement
 from clusterspace.fleet.page.app import Page
 from clusterspace.fleet.page.browsers import entrance
+from clusterspace.fleet.page.several import answer_several
 from clusterspace.kube import statuses
 from clusterspace.roots.audit_logs import open_audit
 from clusterspace.roots.chains import fleet_handler, fleet_recheck
@@ -147,7 +148,7 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
                 limits,
                 page.rules,
             )
-            handler = entrance(handler, browsers)
+            handler = entrance(handler, browsers, answer_several)
         server = api_server(handler, tls.context, settings, clock)
         tasks = await stack.enter_async_context(Supervisor(clock, report))
         keep_all(tasks, {**directory.tasks(), "open streams": recheck.run})

@@ -6,6 +6,7 @@
     browsers.py  which requests are a browser's, what those may, and whose session they come with
     sign_on.py   logging in at an issuer: there with a challenge, back with a code
     app.py       the files, and the paths below `/ui` at which sessions begin and end
+    several.py   several GETs on one connection, each as if it had come by itself
     static/      the page itself: HTML, CSS and ES modules, served as they are
 
 The page has no rights and no API of its own. All that it shows it asks of the fleet API server, as

@@ -11,8 +11,8 @@ A browser sends what it has without being asked, wherever the page is from that 
 A request with an Authorization header needs none of this: no page of others can have it sent.
 """
 
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, TypeAlias
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.identities import AGENTS
@@ -27,6 +27,7 @@ from clusterspace.kube import statuses
 PAGE: Final = "/ui"
 SESSION_PATH: Final = f"{PAGE}/session"
 CODE_PATH: Final = f"{PAGE}/code"
+SEVERAL_PATH: Final = f"{PAGE}/several"
 CODE_SCHEME: Final = "Clusterspace-Code"
 """The scheme of an Authorization header that has a one-time code, at `SESSION_PATH` alone."""
 
@@ -37,18 +38,24 @@ _MARKS: Final = ("cookie", "origin", "sec-fetch-site", "sec-fetch-dest")
 _QUESTIONS: Final = frozenset({"authorization.k8s.io", "authentication.k8s.io"})
 
 
+Several: TypeAlias = Callable[[Request, Handler], Awaitable[Response | None]]
+
+
 def is_page_path(path: str) -> bool:
     """Whether a path, as it was sent, is the page's."""
     return path == PAGE or path.startswith(f"{PAGE}/")
 
 
-def entrance(plain: Handler, browser: Handler) -> Handler:
+def entrance(plain: Handler, browser: Handler, several: Several) -> Handler:
     """Return a handler that sends what a browser asks, and the page itself, another way.
 
-    What neither looks like a browser's nor is for the page goes the way it always went.
+    What neither looks like a browser's nor is for the page goes the way it always went. `several`
+    has `browser` answer every one of several paths.
     """
 
     async def handle(request: Request) -> Response | None:
+        if request.path == SEVERAL_PATH:
+            return await several(request, browser)
         for name, _ in request.headers.pairs:
             if name in _MARKS:
                 return await browser(request)

@@ -60,3 +60,77 @@ export function hunks(lines) {
   });
   return found;
 }
+
+// -- one object in many clusters ---------------------------------------------------------------------
+
+const VERSION = "app.kubernetes.io/version";
+const OURS = /(^|\.)(karmada\.io|clusterspace\.io|kubernetes-fleet\.io)\//;
+const TAG = /^[^@]*?:([^:/@]+)(?:@.*)?$/s;
+const POD_SPECS = [(each) => each.spec?.template?.spec, (each) => each.spec, (each) => each.spec?.jobTemplate?.spec?.template?.spec];
+
+/** Which version an object is of, by the rules of `clusterspace diff --by version`; "" if it has none. */
+export function versionOf(object) {
+  for (const labelled of [object.spec?.template, object]) {
+    const said = labelled?.metadata?.labels?.[VERSION];
+    if (said) return said;
+  }
+  const images = POD_SPECS.flatMap((find) => find(object)?.containers || []).map((each) => each?.image).filter(Boolean);
+  return [...new Set(images.map((each) => TAG.exec(each)?.[1] || each))].join(", ");
+}
+
+/** Names that have the same value together, the most first: [{value, places}]. */
+export function grouped(values) {
+  const found = new Map();
+  for (const [place, value] of values) found.set(value, [...(found.get(value) || []), place]);
+  const order = (one, other) => other.places.length - one.places.length || (one.value < other.value ? -1 : 1);
+  return [...found].map(([value, places]) => ({ value, places: places.sort() })).sort(order);
+}
+
+/** What somebody wrote of an object, field by field: a map from its path to its value as text. */
+export function fieldsOf(object) {
+  const { apiVersion, kind, status, metadata = {}, ...rest } = object;
+  const found = new Map();
+  const own = (all = {}) => Object.fromEntries(Object.entries(all).filter(([key]) => !OURS.test(key)));
+  walk({ metadata: { labels: own(metadata.labels), annotations: own(metadata.annotations) }, ...rest }, "", found);
+  if (kind === "Secret") for (const [path, value] of found) if (/^\.(data|stringData)\b/.test(path)) found.set(path, { hidden: value });
+  return found;
+}
+
+function walk(value, path, found) {
+  if (Array.isArray(value)) {
+    // Elements with names are found by them: one more in front does not make all others different.
+    const names = value.map((each) => each?.name);
+    const isNamed = names.every((each) => typeof each === "string") && new Set(names).size === names.length;
+    value.forEach((each, at) => walk(each, `${path}[${isNamed ? names[at] : at}]`, found));
+  } else if (value && typeof value === "object") {
+    for (const [key, each] of Object.entries(value)) walk(each, /^[\w-]+$/.test(key) ? `${path}.${key}` : `${path}['${key}']`, found);
+  } else if (value !== undefined) found.set(path, typeof value === "string" ? value : JSON.stringify(value));
+}
+
+/**
+ * The fields that are not the same everywhere: [{path, groups: [{value, places}]}]. `objects` are
+ * by place; `hub` is the one among them that the others are made from. What the hub leaves open and
+ * all clusters have filled in alike is no difference.
+ */
+export function differingFields(objects, hub) {
+  const fields = new Map([...objects].map(([place, object]) => [place, fieldsOf(object)]));
+  const paths = new Set([...fields.values()].flatMap((each) => [...each.keys()]));
+  const found = [];
+  for (const path of [...paths].sort()) {
+    const values = new Map([...fields].map(([place, each]) => [place, each.get(path)]));
+    const others = [...values].filter(([place]) => place !== hub).map(([, value]) => textOf(value));
+    const isFilledIn = values.get(hub) === undefined && others.every((each) => each === others[0]);
+    if (isFilledIn || others.concat(values.has(hub) ? [textOf(values.get(hub))] : []).every((each, _, all) => each === all[0])) continue;
+    const hidden = [...values.values()].some((each) => each?.hidden !== undefined);
+    found.push({ path, hidden, groups: grouped([...values].map(([place, value]) => [place, textOf(value)])) });
+  }
+  return found;
+}
+
+const textOf = (value) => (value === undefined ? "" : value.hidden !== undefined ? value.hidden : value);
+
+/** Who last changed what is wanted of an object: {manager, time}, or null when nobody says. */
+export function lastChange(object) {
+  const entries = (object?.metadata?.managedFields || []).filter((each) => each?.time && each.subresource !== "status");
+  return entries.sort((one, other) => (one.time < other.time ? 1 : -1))[0] || null;
+}

@@ -2,15 +2,18 @@
 // and what can be changed of it.
 
 import { actionBar } from "./actions.js";
-import { ask, askJson, findKind, follow, HUB, linesOf, pathOf, withQuery } from "./api.js";
+import { askJson, findKind, follow, HUB, pathOf, withQuery } from "./api.js";
+import { differingFields, grouped, lastChange, versionOf } from "./differences.js";
 import { fill, h } from "./dom.js";
+import { logPanel } from "./logs.js";
 import { age, clusterState, podRow, quoted, splitName, summarize, trouble, yaml } from "./model.js";
 import { badge, command, empty, feedNotice, section } from "./parts.js";
+import { getSeveral, MOST_AT_ONCE } from "./several.js";
 import { createStore } from "./store.js";
 import { S } from "./strings.js";
 import { plainTable } from "./table.js";
 
-const MOST_LINES = 5000;
+const MOST_FIELDS = 200;
 const BINDINGS = `${HUB}/apis/work.karmada.io/v1alpha2`;
 
 export async function objectScreen(signal, [version, kindName, space, name]) {
@@ -19,7 +22,7 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
   const kind = await findKind(kindName || "", apiVersion);
   if (!kind) return h("div", { class: "screen" }, h("h1", {}, name), h("p", { class: "notice bad" }, S.object.noSuchKind(`${apiVersion} ${kindName}`)));
   const { own, cluster } = splitName(name);
-  const state = createStore({ object: null, binding: null, clusters: new Map(), pods: new Map(), copies: new Map() });
+  const state = createStore({ object: null, binding: null, clusters: new Map(), pods: new Map(), copies: new Map(), answers: new Map() });
   const notices = [];
   const watched = (what) => {
     const notice = feedNotice(what);
@@ -32,6 +35,7 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
   const collection = cluster ? pathOf(kind, namespace) : `${HUB}${pathOf(kind, namespace)}`;
   const objectNotice = watched(S.what.template);
   let podsFollowed = false;
+  let logs = null;
   const seen = (object) => {
     state.update((value) => (value.object = object));
     const labels = object?.spec?.selector?.matchLabels;
@@ -75,6 +79,8 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
     podNotices.append(notice.node);
     const selector = Object.entries(labels).map(([key, value]) => `${key}=${value}`).join(",");
     const place = cluster ? `${selector},clusterspace.io/cluster=${cluster}` : selector;
+    logs = logPanel(namespace, place, signal);
+    fill(logPlace, logs.node);
     follow(pathOf({ group: "", version: "v1", resource: "pods", namespaced: true }, namespace), {
       signal,
       query: { labelSelector: place },
@@ -93,20 +99,23 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
   const places = h("div");
   const pods = h("div");
   const podNotices = h("div", { class: "body-notices" });
+  const logPlace = h("div");
   const podPanel = section(S.object.pods, "pods", podNotices, pods);
   podPanel.hidden = true;
-  const logs = h("div");
+  const differs = h("div");
+  const differPanel = section(S.differ.title, "differs", differs);
+  differPanel.hidden = true;
   const events = h("div");
   const yamlText = h("pre", { tabindex: "0", "aria-label": S.object.yaml, class: "mono" });
   const yamlOf = h("select", { onchange: () => drawYaml() });
 
   function draw() {
     const now = Date.now();
-    const { object, binding, clusters } = state.get();
+    const { object, binding, clusters, answers } = state.get();
     const summary = binding ? summarize(binding) : null;
     const isLive = notices.slice(0, 2).every((each) => each.is !== "loading");
-    const manager = (object?.metadata?.managedFields || []).filter((each) => each.time).sort((one, other) => (one.time < other.time ? 1 : -1))[0];
-    fill(changed, manager ? S.object.changedBy(manager.manager, age(manager.time, now)) : "");
+    const last = lastChange(object);
+    fill(changed, last ? S.object.changedBy(last.manager, age(last.time, now)) : "");
     if (!cluster) {
       const replicas = object?.spec?.replicas;
       fill(
@@ -122,9 +131,11 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
         step(S.object.places, summary ? summary.places.map((each) => h("p", {}, each.cluster, each.wanted === undefined ? "" : ` × ${each.wanted}`)) : ""),
       );
       if (summary) {
+        offerComparison(summary.places.map((each) => each.cluster).sort());
         const rows = summary.places.map((place) => {
           const known = clusters.get(place.cluster);
           const how = known ? clusterState(known) : null;
+          const by = lastChange(answers.get(place.cluster)?.value);
           const isOld = how && how.is !== "well" && how.is !== "leaving";
           return {
             cells: [
@@ -133,11 +144,12 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
               place.reported ? badge(place.applied ? "yes" : "no", place.applied ? S.object.yes : S.object.no) : S.object.unknown,
               place.reported ? badge(place.health === "Healthy" ? "yes" : trouble(place) ? "health" : "plain", place.health) : "",
               [place.ready === undefined || place.wanted === undefined ? "" : `${place.ready}/${place.wanted}`, isOld ? h("span", { class: "quiet" }, ` ${S.object.asOf(age(how.since, now))}`) : null],
+              by ? h("span", { title: by.time }, `${by.manager}, ${age(by.time, now)}`) : "",
               place.message,
             ],
           };
         });
-        fill(places, rows.length ? plainTable(S.object.places, S.object.placeColumns, rows, ["", "", "", "", "num", "wrap"]) : empty(S.broken.notScheduled));
+        fill(places, rows.length ? plainTable(S.object.places, S.object.placeColumns, rows, ["", "", "", "", "num", "", "wrap"]) : empty(S.broken.notScheduled));
       } else fill(places, isLive ? empty(S.object.noBinding) : null);
     }
     actions.draw();
@@ -159,9 +171,10 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
       return;
     }
     const rows = all.map((pod) => ({
-      cells: [pod.own, pod.cluster, badge(pod.status === "Running" || pod.status === "Succeeded" ? "yes" : "health", pod.status), pod.ready, String(pod.restarts), pod.node, age(pod.created, now), h("button", { type: "button", class: "small", "aria-label": S.object.logOf(pod.own), onclick: () => showLog(pod) }, S.object.log)],
+      cells: [pod.own, pod.cluster, badge(pod.status === "Running" || pod.status === "Succeeded" ? "yes" : "health", pod.status), pod.ready, String(pod.restarts), pod.node, age(pod.created, now), h("button", { type: "button", class: "small", "aria-label": S.object.logOf(pod.own), onclick: () => logs.show([pod]) }, S.object.log)],
     }));
-    fill(pods, plainTable(S.object.pods, S.object.podColumns, rows, ["", "", "", "num", "num", "", "num", ""]));
+    const every = all.length > 1 ? h("div", { class: "tools" }, h("button", { type: "button", class: "small", onclick: () => logs.show(all) }, S.object.logsOf(all.length))) : null;
+    fill(pods, plainTable(S.object.pods, S.object.podColumns, rows, ["", "", "", "num", "num", "", "num", ""]), every);
   }
 
   let drawnOptions = "";
@@ -189,63 +202,53 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
     if (yamlText.textContent !== text) yamlText.textContent = text;
   }
 
-  let logging = new AbortController();
-  function showLog(pod, container = pod.containers[0]) {
-    logging.abort();
-    logging = new AbortController();
-    const mine = logging;
-    signal.addEventListener("abort", () => mine.abort(), { once: true });
-    const notice = h("p", { class: "quiet body", role: "status" }, S.feed.loading(S.what.log));
-    const text = h("pre", { class: "log", tabindex: "0", "aria-label": S.object.logOf(pod.own) });
-    const isFollowed = h("input", { type: "checkbox", checked: true });
-    const choose = h("select", { "aria-label": S.object.container, onchange: () => showLog(pod, choose.value) }, pod.containers.map((each) => h("option", { value: each, selected: each === container }, each)));
-    const title = h("h2", { id: "log", tabindex: "-1" }, `${S.object.logOf(pod.own)} · ${pod.cluster}`);
-    fill(
-      logs,
-      h("section", { class: "panel", "aria-labelledby": "log" }, h("div", { class: "head" }, title, pod.containers.length > 1 ? choose : null, h("label", {}, isFollowed, " ", S.object.follow), h("button", { type: "button", class: "small", onclick: () => (mine.abort(), fill(logs)) }, S.close)), notice, text),
-      command(`kubectl logs -n ${quoted(namespace)} ${quoted(pod.name)} -c ${quoted(container)} -f --tail=500`),
-    );
-    title.focus();
-    readLog(pod, container, mine.signal, notice, text, isFollowed);
+  // -- the same object in every cluster, compared ---------------------------------------------------
+
+  let compared = "";
+  /** Ask the clusters that have the object for it; of many only when somebody wants to know. */
+  async function compare(names) {
+    const now = Date.now();
+    fill(differs, h("p", { class: "quiet body" }, S.differ.asking(names.length)));
+    try {
+      const found = await getSeveral(names.map((each) => `/clusterspaces/${encodeURIComponent(each)}${pathOf(kind, namespace, own)}`), signal);
+      const answers = new Map(names.map((each, at) => [each, found[at]]));
+      state.update((all) => (all.answers = answers));
+      drawDiffers(answers, now);
+    } catch (error) {
+      if (!signal.aborted) fill(differs, h("p", { class: "notice bad" }, S.failed(error.message)), again(names));
+    }
+  }
+  const again = (names) => h("div", { class: "body" }, h("button", { type: "button", onclick: () => compare(names) }, compared ? S.differ.again : S.differ.compare(names.length)));
+
+  function offerComparison(names) {
+    if (!names.length || compared === names.join()) return;
+    compared = names.length > MOST_AT_ONCE ? "" : names.join();
+    differPanel.hidden = false;
+    if (compared) compare(names);
+    else fill(differs, again(names));
   }
 
-  async function readLog(pod, container, ended, notice, text, isFollowed) {
-    const path = pathOf({ group: "", version: "v1", resource: "pods", namespaced: true }, namespace, pod.name);
-    const slow = setTimeout(() => fill(notice, S.feed.slow(S.what.log, 2)), 2000);
-    let lines = [];
-    let isDue = false;
-    const drawLines = () => {
-      isDue = false;
-      text.textContent = lines.join("\n");
-      if (isFollowed.checked) text.scrollTop = text.scrollHeight;
-    };
-    try {
-      const response = await ask(withQuery(`${path}/log`, { container, follow: "true", tailLines: "500" }), { signal: ended, headers: { Accept: "*/*" } });
-      clearTimeout(slow);
-      fill(notice, S.object.logEmpty);
-      for await (const line of linesOf(response)) {
-        notice.hidden = true;
-        lines.push(line);
-        if (lines.length > MOST_LINES) {
-          lines = lines.slice(-MOST_LINES / 2);
-          notice.hidden = false;
-          fill(notice, S.object.logCut(MOST_LINES));
-        }
-        if (!isDue) {
-          isDue = true;
-          requestAnimationFrame(drawLines);
-        }
-      }
-      notice.hidden = false;
-      fill(notice, S.object.logEnded);
-    } catch (error) {
-      if (ended.aborted) return;
-      notice.hidden = false;
-      notice.className = "notice bad";
-      fill(notice, S.failed(error.message));
-    } finally {
-      clearTimeout(slow);
-    }
+  function drawDiffers(answers, asked) {
+    const names = [...answers.keys()];
+    const there = [...answers].filter(([, each]) => each.value).map(([name, each]) => [name, each.value]);
+    const absent = names.filter((each) => answers.get(each).missing);
+    const unheard = [...answers].filter(([, each]) => each.why);
+    const { object } = state.get();
+    const versions = grouped(there.map(([name, each]) => [name, versionOf(each)]));
+    const places = new Map([...(object ? [[S.object.hub, { kind: kind.kind, ...object }]] : []), ...there.map(([name, each]) => [name, { kind: kind.kind, ...each }])]);
+    const fields = there.length ? differingFields(places, S.object.hub) : [];
+    const rows = fields.slice(0, MOST_FIELDS).map(({ path, hidden, groups }) => ({
+      cells: [h("code", {}, path), h("ul", { class: "values" }, groups.map((each) => h("li", {}, h("code", {}, hidden ? S.differ.hidden : each.value || S.differ.nothing), " ", h("span", { class: "quiet" }, S.differ.in(each.places)))))],
+    }));
+    fill(
+      differs,
+      unheard.length ? h("div", { class: "notice warn" }, h("strong", {}, S.feed.partial), h("ul", {}, unheard.map(([name, each]) => h("li", {}, `${name}: ${each.why}`)))) : null,
+      h("p", { class: "body" }, versions.length && versions[0].value ? h("strong", {}, S.differ.summary(versions)) : null, absent.length ? ` ${S.differ.absent(absent)}` : null),
+      !there.length ? empty(S.differ.nobody) : rows.length ? plainTable(S.differ.title, S.differ.columns, rows, ["wrap", "wrap"]) : empty(S.differ.none),
+      fields.length > MOST_FIELDS ? h("p", { class: "quiet body" }, S.differ.more(fields.length - MOST_FIELDS)) : null,
+      h("div", { class: "tools" }, h("span", { class: "quiet" }, S.differ.asOf(new Date(asked).toLocaleTimeString())), h("button", { type: "button", class: "small", onclick: () => compare(names) }, S.differ.again)),
+      command(`clusterspace diff ${kind.kind.toLowerCase()}/${quoted(own)}${namespace ? ` -n ${quoted(namespace)}` : ""} --by version`),
+    );
   }
 
   async function showEvents() {
@@ -288,8 +291,9 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
     command(...asked),
     cluster ? null : section(S.object.why, "why", chain),
     cluster ? null : section(S.object.places, "places", places),
+    differPanel,
     podPanel,
-    logs,
+    logPlace,
     section(S.object.events, "events", events),
     section(S.object.yaml, "yaml", h("div", { class: "tools" }, h("label", {}, S.object.yamlOf, " ", yamlOf)), yamlText),
   );

@@ -74,7 +74,7 @@ export function command(...lines) {
     button.textContent = S.copied;
     setTimeout(() => (button.textContent = S.copy), 1500);
   }
-  return h("section", { class: "command", "aria-label": S.kubectl }, h("span", { class: "quiet" }, S.kubectl), h("code", {}, text), button);
+  return h("div", { class: "command", role: "group", "aria-label": S.kubectl }, h("span", { class: "quiet" }, S.kubectl), h("code", {}, text), button);
 }
 
 /** What to say where there is nothing, and what to do next. */

@@ -2,6 +2,8 @@
 
 const plural = (count, one, many) => `${count} ${count === 1 ? one : many}`;
 
+const some = (names) => `${names.slice(0, 10).join(", ")}${names.length > 10 ? ` and ${names.length - 10} more` : ""}`;
+
 export const S = {
   product: "Clusterspace",
   fleet: "Fleet",
@@ -108,7 +110,7 @@ export const S = {
     noPolicy: "No policy selects it: it stays on the hub.",
     noBinding: "Nothing is placed: no policy has claimed it.",
     notHere: "It is not on the hub, or not any more.",
-    placeColumns: ["Cluster", "State of the cluster", "Applied", "Health", "Ready", "Message"],
+    placeColumns: ["Cluster", "State of the cluster", "Applied", "Health", "Ready", "Last changed by", "Message"],
     yes: "yes",
     no: "no",
     unknown: "not known yet",
@@ -121,6 +123,8 @@ export const S = {
     podColumns: ["Pod", "Cluster", "Status", "Ready", "Restarts", "Node", "Age", ""],
     log: "Log",
     logOf: (pod) => `Log of ${pod}`,
+    logsOf: (count) => `Logs of all ${count} pods`,
+    logsCut: (shown, all) => `These are the logs of the first ${shown} of ${all} pods. Narrow the pods by the search, or use the command below.`,
     logEmpty: "Nothing has been written yet. New lines appear here.",
     logEnded: "The log has ended.",
     logCut: (count) => `Only the last ${count} lines are kept here.`,
@@ -133,6 +137,23 @@ export const S = {
     scheduled: "scheduled",
     applied: "applied",
     changedBy: (who, age) => `last changed by ${who}, ${age} ago`,
+  },
+
+  differ: {
+    title: "What differs",
+    columns: ["Field", "Value, and where"],
+    asking: (count) => `Asking ${plural(count, "cluster", "clusters")} for the object…`,
+    compare: (count) => `Compare it in ${count} clusters`,
+    again: "Compare again",
+    asOf: (time) => `As of ${time}.`,
+    summary: ([first, ...others]) => [`${plural(first.places.length, "cluster", "clusters")} ${first.value}`, ...others.map((each) => `${each.places.length} ${each.value} (${some(each.places)})`)].join(", "),
+    absent: (places) => `Not there: ${some(places)}.`,
+    none: "The hub and all clusters that have answered say the same, but for what clusters fill in themselves.",
+    nobody: "No cluster that has answered has the object.",
+    nothing: "not set",
+    hidden: "not shown",
+    in: (places) => (places.length > 1 ? `${plural(places.length, "place", "places")}: ${some(places)}` : places[0]),
+    more: (count) => `and ${plural(count, "more field", "more fields")}`,
   },
 
   actions: {
