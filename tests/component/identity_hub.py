@@ -140,12 +140,19 @@ def _ask(asked: urllib.request.Request, context: ssl.SSLContext) -> Answer:
 
 
 @asynccontextmanager
-async def running_identity_hub(directory: Path) -> AsyncGenerator[IdentityHub]:
+async def running_identity_hub(
+    directory: Path, *, accepts_karmada_agents: bool = False
+) -> AsyncGenerator[IdentityHub]:
     """Run a hub for as long as the block lasts."""
     tokens = directory / "tokens.csv"
     tokens.write_text(STATIC_TOKENS)
     settings = HubSettings(
-        directory, port=0, store="memory", token_auth_file=tokens, member_cidrs=LOOPBACK
+        directory,
+        port=0,
+        store="memory",
+        token_auth_file=tokens,
+        member_cidrs=LOOPBACK,
+        accepts_karmada_agents=accepts_karmada_agents,
     )
     async with running_hub(settings) as hub:
         running = IdentityHub(

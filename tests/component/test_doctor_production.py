@@ -60,6 +60,7 @@ def states(findings: "list[Finding]") -> dict[str, str]:
         ("host", "0.0.0.0", "addresses", "bad"),
         ("allow-member-cidrs", "127.0.0.0/8", "addresses", "warning"),
         ("token-auth-file", "tokens.csv", "static tokens", "bad"),
+        ("accept-karmada-agents", "true", "karmada agents", "warning"),
     ],
 )
 def test_a_setting_that_is_missing_is_found_and_one_that_is_there_is_not(

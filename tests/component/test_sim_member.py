@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.component.sim_member_site import NAMESPACES, Client, member_site
 
 from clusterspace.kube.objects import find_at
@@ -47,6 +48,19 @@ async def test_a_member_serves_metrics_and_none_of_the_fleets_own_kinds(tmp_path
         assert definitions["items"] == []
         assert "apis/metrics.k8s.io/v1beta1" in documents
         assert await client.get(documents["apis/metrics.k8s.io/v1beta1"]["serverRelativeURL"])
+
+
+@pytest.mark.parametrize("path", ["namespaces/default/pods", "nodes"])
+async def test_whose_metrics_are_not_there_is_said_as_metrics_server_says_it(
+    tmp_path: Path, path: str
+) -> None:
+    async with member_site(tmp_path) as client:
+        status, body = await client.ask("GET", f"/apis/metrics.k8s.io/v1beta1/{path}/gone")
+
+    assert (status, f'{path.rpartition("/")[2]} \\"gone\\" not found' in body.decode()) == (
+        404,
+        True,
+    )
 
 
 async def test_who_may_only_read_gets_no_shell(tmp_path: Path) -> None:

@@ -38,6 +38,9 @@ REGISTRATION_GROUP: Final = "system:bootstrappers:karmada:default-cluster-token"
 NOT_A_CLUSTER: Final = "rbac-generator"
 """What follows the prefix in the name of Karmada's installer, which may do everything."""
 
+INSTALLER_USER: Final = AGENT_USER_PREFIX + NOT_A_CLUSTER
+"""Who `karmadactl register` asks to be, to write the roles of an agent."""
+
 
 # -- which leadership a write belongs to: a header of the request ----------------------------------
 #

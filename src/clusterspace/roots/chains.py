@@ -37,10 +37,12 @@ def hub_handler(  # noqa: PLR0913 - what the steps of one chain work with
     clock: Clock,
     recheck: Recheck | None = None,
     limits: Step | None = None,
+    narrowing: Step | None = None,
 ) -> Handler:
     """Return the handler of the hub's requests: every step, and the app at the end.
 
-    `limits` is the step that says how many requests are worked on at once, and whose.
+    `limits` is the step that says how many requests are worked on at once, and whose; `narrowing`
+    one that answers some lists for their caller alone.
     """
     answer = chain(
         (
@@ -51,6 +53,7 @@ def hub_handler(  # noqa: PLR0913 - what the steps of one chain work with
             Audit(clock, audit.write, audit.policy, room=audit.room, written=audit.written),
             Impersonate(authorizer),
             limits or InFlightLimits(),
+            *((narrowing,) if narrowing is not None else ()),
             RequireScope(catalog, authorizer),
             Authorize(authorizer),
             *((recheck,) if recheck is not None else ()),

@@ -11,8 +11,10 @@ from clusterspace.aio.clocks import SystemClock
 from clusterspace.aio.tasks import Supervisor, keep_all, report
 from clusterspace.apis.clusters import SYSTEM_NAMESPACE
 from clusterspace.apis.tunnels import TunnelServer
+from clusterspace.apiserver.access.agents import scope_of
 from clusterspace.apiserver.access.authorizer import build_access
 from clusterspace.apiserver.access.changes import AccessChanges
+from clusterspace.apiserver.access.karmada_agents import AnswerForItself, accepting_scope_of
 from clusterspace.apiserver.access.reviews import Reviews
 from clusterspace.apiserver.app import HubApp
 from clusterspace.apiserver.definition_controller import CustomResourceController
@@ -77,7 +79,8 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         stack.push_async_callback(store.close)
         await share_identity(store, installation, clock.now())
         authorities = installation.prepare(clock.now(), settings.certified_names)
-        access = build_access(store)
+        accepts = settings.accepts_karmada_agents
+        access = build_access(store, accepting_scope_of if accepts else scope_of)
         rules = AddressRules(settings.member_cidrs)
         hub = build_state(
             store,
@@ -93,7 +96,8 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         await flows.install()
         keys = Keys(authorities, installation.token_keys())
         issuers = OidcTokens(load_issuers(settings.authentication_file), clock)
-        identity = Authentication(hub, keys, load_tokens(settings.token_auth_file), issuers)
+        tokens = load_tokens(settings.token_auth_file)
+        identity = Authentication(hub, keys, tokens, issuers, accepts_karmada_agents=accepts)
         await identity.revoked.load()
         tunnels = AgentTunnels(server_identity(settings.data_dir), clock)
         members = open_connections(clock, tunnels)
@@ -109,7 +113,15 @@ async def running_hub(settings: HubSettings) -> AsyncGenerator[RunningHub]:
         recheck = hub_recheck(identity.authenticator(takes_notes=False), authorizer, clock)
         limits = await stack.enter_async_context(flows.limits())
         handler = hub_handler(
-            app, hub.catalog, authenticator, authorizer, audit, clock, recheck, limits
+            app,
+            hub.catalog,
+            authenticator,
+            authorizer,
+            audit,
+            clock,
+            recheck,
+            limits,
+            AnswerForItself() if accepts else None,
         )
         tls = ServerTls(installation, authorities)
         server = api_server(handler, tls.context, settings, clock)

@@ -142,6 +142,8 @@ class HubSettings(ServerSettings):
     """The etcd cluster that holds the objects; any number of hubs may share it."""
     optional_apis: frozenset[str] = frozenset()
     """Versions of built-in groups that are served only on demand, written `group/version`."""
+    accepts_karmada_agents: bool = False
+    """Whether Karmada's own `karmadactl register` and karmada-agent may join clusters."""
 
     def flags(self) -> dict[str, str]:
         """Return what `/flagz` shows of a hub."""
@@ -153,6 +155,7 @@ class HubSettings(ServerSettings):
         return {
             **ServerSettings.flags(self),
             **{name: "" if file is None else str(file) for name, file in files.items()},
+            "accept-karmada-agents": "true" if self.accepts_karmada_agents else "false",
             "etcd-servers": "" if self.etcd is None else "given",
             "store": self.store,
         }

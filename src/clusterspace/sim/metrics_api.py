@@ -13,11 +13,12 @@ from typing import Final
 from clusterspace.apiserver import forms
 from clusterspace.apiserver.catalog import Served
 from clusterspace.apiserver.custom_resources import CustomRules
+from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.verbs.read import computed_verbs
-from clusterspace.apiserver.verbs.resource_request import Verb
+from clusterspace.apiserver.verbs.resource_request import ResourceRequest, Verb
 from clusterspace.builtins.printers.cells import AGE, NAME, Printer, printer, shown
-from clusterspace.errors import MalformedQuantity
+from clusterspace.errors import MalformedQuantity, NotFound
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
@@ -29,6 +30,7 @@ from clusterspace.kube.objects import (
 )
 from clusterspace.kube.quantities import parse_quantity
 from clusterspace.kube.resources import GroupResource, ResourceInfo
+from clusterspace.kube.statuses import not_found
 from clusterspace.kube.times import format_time
 from clusterspace.sim.api import NODE, POD, Mirror
 from clusterspace.sim.pods import containers_of, phase_of, resources_of
@@ -196,7 +198,21 @@ def metrics_verbs(mirror: Mirror, pods_by_node: PodsByNode) -> Mapping[tuple[str
         now, nodes = hub.clock.now(), mirror.all(NODE)
         return (node_metrics(node, pods_by_node.on_node(name_of(node)), now) for node in nodes)
 
-    return {
-        **computed_verbs(f"{GROUP}/pods", of_pods),
-        **computed_verbs(f"{GROUP}/nodes", of_nodes),
-    }
+    verbs: dict[tuple[str, str], Verb] = {}
+    for plural, work_out in (("pods", of_pods), ("nodes", of_nodes)):
+        path = f"{GROUP}/{plural}"
+        verbs |= computed_verbs(path, work_out)
+        verbs[path, "get"] = _about_the_measured(verbs[path, "get"], plural)
+    return verbs
+
+
+def _about_the_measured(get: Verb, plural: str) -> Verb:
+    """Return `get` that says, as metrics-server does, that the pod or node itself is not there."""
+
+    async def get_metrics(request: ResourceRequest) -> Response | None:
+        try:
+            return await get(request)
+        except NotFound as error:
+            raise not_found(GroupResource("", plural), request.info.name) from error
+
+    return get_metrics

@@ -5,6 +5,7 @@ rbac.py           one rule of a role: what it allows, and whether rules somebody
 grants.py         roles and bindings by who holds them, kept current from the store
 changes.py        hears of writes that may take rights away: open streams are asked about again
 agents.py         what the agent of a member cluster reaches, and nothing else
+karmada_agents.py what Karmada's own agent and `register` reach, where a hub accepts them
 components.py     what controllers and gateway may do, where a role cannot say it
 reviews.py        clients ask what somebody may do
 default_roles.py  the roles and bindings that clients expect to find; roles made of other roles

@@ -16,9 +16,10 @@ looks at what the body says.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, Protocol, TypeAlias
 
 from clusterspace.apis.clusters import (
     CLUSTER_NAMESPACE,
@@ -86,6 +87,30 @@ EVERYWHERE: Final = (
     Rule(("create",), ("authentication.k8s.io",), ("selfsubjectreviews",)),
 )  # fmt: skip
 """How an agent learns about the API and about itself, and about nobody else."""
+
+
+class Scope(Protocol):
+    """What one identity reaches, whatever roles add."""
+
+    def rules(self, namespace: str) -> tuple[Rule, ...]:
+        """Return its rules in a namespace, or at the cluster scope."""
+        ...
+
+    def lendable(self, namespace: str) -> tuple[Rule, ...]:
+        """Return the rules it may write into roles there."""
+        ...
+
+    def allows(self, info: RequestInfo, name: str) -> bool:
+        """Whether it may do what a request asks for."""
+        ...
+
+    def refusal_of(self, resource: ResourceInfo, new: Object, old: Object | None) -> str:
+        """Return why it may not write an object it was let in to write, or nothing."""
+        ...
+
+
+ScopeOf: TypeAlias = Callable[[User], "Scope | None"]
+"""Says who is scoped by who they are; None for everybody else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +191,10 @@ class AgentScope:
         elif namespace == _EVENT_NAMESPACE:
             rules = (Rule(("create",), _EVENT_GROUPS, ("events",)),)
         return (*EVERYWHERE, *rules)
+
+    def lendable(self, namespace: str) -> tuple[Rule, ...]:
+        """Return the rules it may grant to others there; it writes no roles, so it does not."""
+        return self.rules(namespace)
 
     def allows(self, info: RequestInfo, name: str) -> bool:
         """Whether the agent may do what a request asks for."""
@@ -279,5 +308,7 @@ def scope_of(user: User) -> AgentScope | None:
     if not is_named and AGENTS not in user.groups:
         return None
     cluster = user.name.removeprefix(AGENT_USER_PREFIX) if is_named else ""
-    # No cluster is called so, but a certificate may be: its secrets would be another cluster's.
-    return AgentScope("" if cluster.endswith(IMPERSONATOR_SUFFIX) else cluster)
+    # No cluster is called so, but a certificate may be: its secrets would be another cluster's. A
+    # name with a colon is that of Karmada's `register` (karmada_agents.py), and no agent's.
+    is_none = cluster.endswith(IMPERSONATOR_SUFFIX) or ":" in cluster
+    return AgentScope("" if is_none else cluster)

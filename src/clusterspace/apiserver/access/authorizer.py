@@ -6,7 +6,7 @@ Agents, administrators, limits, roles: asked in this order, and the first that k
 from dataclasses import dataclass
 from typing import Final
 
-from clusterspace.apiserver.access.agents import scope_of
+from clusterspace.apiserver.access.agents import ScopeOf, scope_of
 from clusterspace.apiserver.access.components import lendable, limit_of
 from clusterspace.apiserver.access.grants import RoleCache
 from clusterspace.apiserver.access.rbac import Rule
@@ -28,8 +28,10 @@ _SELECTING: Final = frozenset({"list", "watch"})
 class HubAuthorizer:
     """Decides from memory. What nothing allows is refused."""
 
-    def __init__(self, role_cache: RoleCache) -> None:
+    def __init__(self, role_cache: RoleCache, scope_of: ScopeOf = scope_of) -> None:
         self._role_cache = role_cache
+        self.scope_of = scope_of
+        """Who is an agent, and what it reaches."""
 
     async def decide(self, user: User, info: RequestInfo) -> Decision:
         """Return whether the user may do what the request asks for."""
@@ -39,7 +41,7 @@ class HubAuthorizer:
         """Decide, without awaiting: no grant can change between this and the caller's next step."""
         name = name_asked_for(info)
         # Agents first: nothing that somebody adds to an agent, not even a group, widens its scope.
-        scope = scope_of(user)
+        scope = self.scope_of(user)
         if scope is not None:
             return ALLOWED if scope.allows(info, name) else DENIED
         if MASTERS in user.groups:
@@ -63,13 +65,16 @@ class HubAuthorizer:
 
     def rules_of(self, user: User, namespace: str) -> tuple[Rule, ...]:
         """Return every rule the user holds in a namespace, or at the cluster scope."""
-        scope = scope_of(user)
+        scope = self.scope_of(user)
         if scope is not None:
             return scope.rules(namespace)
         return self._role_cache.grants.of_user(user, namespace).rules
 
     def lendable_rules_of(self, user: User, namespace: str) -> tuple[Rule, ...]:
         """Return the rules among those that the user may grant to others there."""
+        scope = self.scope_of(user)
+        if scope is not None:
+            return scope.lendable(namespace)
         return lendable(user, self.rules_of(user, namespace), namespace)
 
 
@@ -81,10 +86,10 @@ class Access:
     authorizer: HubAuthorizer
 
 
-def build_access(store: Store) -> Access:
+def build_access(store: Store, scope_of: ScopeOf = scope_of) -> Access:
     """Build it for the hub that lives on this store."""
     role_cache = RoleCache(store)
-    return Access(role_cache, HubAuthorizer(role_cache))
+    return Access(role_cache, HubAuthorizer(role_cache, scope_of))
 
 
 def resource_attributes(

@@ -99,7 +99,7 @@ def access_plugins(access: Access) -> tuple[Plugin, ...]:
     authorizer = access.authorizer
     return (
         CreateRight(authorizer),
-        AgentGuard(),
+        AgentGuard(authorizer.scope_of),
         CredentialsRight(authorizer),
         OwnerRight(authorizer),
         ComponentGuard(),

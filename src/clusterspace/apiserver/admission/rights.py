@@ -19,7 +19,7 @@ from clusterspace.apis.clusters import CREDENTIALS_SUBRESOURCE, changed_fields
 from clusterspace.apis.identities import CONTROLLERS_USER
 from clusterspace.apis.works import template_of
 from clusterspace.apiserver.access import components
-from clusterspace.apiserver.access.agents import scope_of
+from clusterspace.apiserver.access.agents import ScopeOf, scope_of
 from clusterspace.apiserver.access.authorizer import HubAuthorizer, resource_attributes
 from clusterspace.apiserver.admission.propagation import stored_objects
 from clusterspace.apiserver.http.guards import Authorizer, refusal
@@ -207,9 +207,12 @@ class CredentialsRight(Plugin):
 class AgentGuard(Plugin):
     """Refuses what an agent writes about anybody but itself."""
 
+    def __init__(self, scope_of: ScopeOf = scope_of) -> None:
+        self._scope_of = scope_of
+
     async def admit(self, hub: HubState, admission: Admission) -> Object:
         """Return the object as it is, or refuse it."""
-        scope = scope_of(admission.user)
+        scope = self._scope_of(admission.user)
         if scope is not None:
             info = admission.served.info
             why = scope.refusal_of(info, admission.new, admission.old)

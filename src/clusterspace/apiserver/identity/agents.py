@@ -3,8 +3,11 @@
     kind: ConfigMap, metadata: {name: revoked-agents, namespace: kube-system}
     data: {west: "2026-01-01T00:00:00Z"}
 
-A cluster that leaves is entered with the time it left; a certificate issued later counts again.
+A cluster that leaves is entered with the time it left; a certificate issued later counts again. So
+is one that registers while there is none of its name: what others were given for that name is over.
 Every use of an agent's certificate looks here, so an entry takes effect with the next request.
+
+Nobody is the agent of a cluster that joined by Push by what they were given before it did.
 """
 
 from typing import Final
@@ -27,8 +30,9 @@ _log = structlog.get_logger(__name__)
 NAMESPACE: Final = "kube-system"
 NAME: Final = "revoked-agents"
 
-_KEPT_SECONDS: Final = 48 * 3600.0
-"""Twice the life of an agent's certificate: by then an entry says nothing any more."""
+_KEPT_SECONDS: Final = 366 * 24 * 3600.0
+"""Longer than any agent's certificate lives, also of Karmada's agents, whose first one lives for a
+year where they are or were accepted: by then an entry says nothing any more."""
 
 _CLUSTERS: Final = forms.collection_key("cluster.karmada.io", "clusters")
 
@@ -37,8 +41,13 @@ class _ClusterSpec(msgspec.Struct, rename="camel"):
     sync_mode: str = ""
 
 
+class _ClusterMetadata(msgspec.Struct, rename="camel"):
+    creation_timestamp: str = ""
+
+
 class _Cluster(msgspec.Struct):
     spec: _ClusterSpec = msgspec.field(default_factory=_ClusterSpec)
+    metadata: _ClusterMetadata = msgspec.field(default_factory=_ClusterMetadata)
 
 
 _read_cluster: Final = msgspec.json.Decoder(_Cluster).decode
@@ -111,27 +120,41 @@ class Revocations:
         # Read with every use and never remembered, so that a revocation needs nobody to hear of it.
         revoked = await find_object(self._hub, "", "configmaps", NAMESPACE, NAME)
         since = find_at(revoked, "data", cluster)
-        return since is not None and issued <= revoked_at(since)
+        if since is not None and issued <= revoked_at(since):
+            return True
+        entry = await self._hub.store.get(f"{_CLUSTERS}{cluster}")
+        known = None if entry is None else _read_cluster(entry.value)
+        if known is None or known.spec.sync_mode in ("", PULL):
+            return False
+        # Both are whole seconds. Who asks in the very second of the join asked for it: by a token
+        # that names a cluster which is there.
+        return issued < revoked_at(known.metadata.creation_timestamp)
 
-    async def revoke(self, cluster: str) -> None:
-        """Refuse every certificate this cluster's agent was given until now."""
+    async def revoke(self, cluster: str, until: float | None = None) -> None:
+        """Refuse every certificate this cluster's agent was given until then; until now without."""
         now = self._hub.clock.now()
+        until = now if until is None else until
         await edit_config_map(
             self._hub,
             NAMESPACE,
             NAME,
-            lambda entries: with_revoked(entries, cluster, now),
+            lambda entries: with_revoked(entries, cluster, now, until),
             is_owned=False,
         )
         _log.info("agent certificates revoked", cluster=cluster)
 
 
-def with_revoked(entries: dict[str, str], cluster: str, now: float) -> dict[str, str]:
+def with_revoked(
+    entries: dict[str, str], cluster: str, now: float, until: float | None = None
+) -> dict[str, str]:
     """Return the list with a cluster entered, and without entries that say nothing any more."""
     kept = {
         name: since for name, since in entries.items() if revoked_at(since) + _KEPT_SECONDS > now
     }
-    return {**kept, cluster: format_time(now)}
+    until = now if until is None else until
+    if cluster in kept and revoked_at(kept[cluster]) >= until:
+        return kept
+    return {**kept, cluster: format_time(until)}
 
 
 def revoked_at(text: str) -> float:

@@ -133,6 +133,8 @@ class Authentication:
         keys: Keys,
         static_tokens: StaticTokens,
         issuers: OidcTokens | None = None,
+        *,
+        accepts_karmada_agents: bool = False,
     ) -> None:
         self._hub = hub
         self._trust = TrustBundle(keys.authorities.bundle)
@@ -147,7 +149,9 @@ class Authentication:
         kinds = (*kinds, *(() if issuers is None else (issuers,)))
         self._bearers = BearerTokens(kinds, lambda user: self.revoked.current.denies(user))
         issuer = Issuer(keys.authorities.signing.pair)
-        self._signer = CertificateSigner(hub, self._bootstrap, issuer)
+        self._signer = CertificateSigner(
+            hub, self._bootstrap, self._agents, issuer, accepts_karmadas=accepts_karmada_agents
+        )
         self.documents = IssuerDocuments(self._accounts)
         """What others read to check tokens of ours."""
         self.use(keys)

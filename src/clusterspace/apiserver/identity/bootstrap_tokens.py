@@ -75,6 +75,8 @@ class BootstrapToken:
     secret_uid: str = ""
     spent_on_uid: str = ""
     spent_on: str = ""
+    is_karmadas: bool = False
+    """Whether Karmada's `register` can work with it: it signs, and registers clusters."""
 
     @property
     def user(self) -> User:
@@ -108,7 +110,16 @@ def read_token(secret: Object, now: float) -> BootstrapToken:
     if not all(_GROUP_NAME.fullmatch(each) for each in groups):
         raise RefusedToken("the bootstrap token has groups it may not have")
     uid, _, name = annotations_of(secret).get(SPENT_ON, "").partition(" ")
-    return BootstrapToken(token_id, tuple(sorted(set(groups))), cluster, uid_of(secret), uid, name)
+    signs = secret_text(secret, "usage-bootstrap-signing") == "true"
+    return BootstrapToken(
+        token_id,
+        tuple(sorted(set(groups))),
+        cluster,
+        uid_of(secret),
+        uid,
+        name,
+        is_karmadas=signs and REGISTRATION_GROUP in groups,
+    )
 
 
 def has_expired(secret: Object, now: float) -> bool:

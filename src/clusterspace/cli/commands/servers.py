@@ -105,6 +105,13 @@ if TYPE_CHECKING:
     help="APIs that are served only on demand: admissionregistration.k8s.io/v1beta1 "
     "(MutatingAdmissionPolicy).",
 )
+@click.option(
+    "--accept-karmada-agents/--no-accept-karmada-agents",
+    default=False,
+    show_default=True,
+    help="Let Karmada's own karmadactl register and karmada-agent join clusters; what that weakens"
+    " is in docs/guides/security-model.md.",
+)
 @request_options(reads=400, writes=200)
 @server_options
 def hub(
@@ -125,6 +132,7 @@ def hub(
     authentication_config: Path | None,
     encryption_provider_config: Path | None,
     runtime_config: str,
+    accept_karmada_agents: bool,
     requests: "RequestLimits",
     server: ServerOptions,
     log_format: str,
@@ -172,6 +180,7 @@ def hub(
         encryption_provider_config,
         etcd,
         read_optional_apis(names(runtime_config)),
+        accept_karmada_agents,
         host=host,
         port=port,
         server_names=server.server_names,

@@ -126,6 +126,12 @@ def examine_flags(flags: Mapping[str, str]) -> Iterator[Finding]:
         advice = "clusterspace hub --encryption-provider-config FILE; clusterspace store rewrite"
         yield Finding("encryption", Severity.BAD, "Secrets lie in the store as they came", advice)
     yield from _examine_server(flags, "hub")
+    if flags.get("accept-karmada-agents") == "true":
+        seen = "a token of Karmada's registers clusters under any free name, for a year"
+        advice = (
+            "clusterspace hub, without --accept-karmada-agents; or bind each token to a cluster"
+        )
+        yield Finding("karmada agents", Severity.WARNING, seen, advice)
     if flags.get("token-auth-file"):
         advice = "clusterspace hub, without --token-auth-file; kubectl create token ACCOUNT"
         seen = "there is a file of tokens that never end"

@@ -63,7 +63,25 @@ def test_entries_are_forgotten_when_every_certificate_they_are_about_has_expired
     day = 24 * 3600.0
     held = {"old": format_time(0.0), "young": format_time(2 * day)}
 
-    assert set(with_revoked(held, "new", 3 * day)) == {"young", "new"}
+    assert set(with_revoked(held, "new", 367 * day)) == {"young", "new"}
+
+
+def test_an_entry_is_never_replaced_by_an_earlier_one():
+    held = {"west": format_time(100.0)}
+
+    assert with_revoked(held, "west", 200.0, until=50.0) == held
+
+
+async def test_nobody_is_the_agent_of_a_pushed_cluster_by_what_is_older_than_it():
+    hub = await new_hub()
+    revocations = Revocations(hub.state)
+    key, joined = "/registry/cluster.karmada.io/clusters/west", hub.clock.now()
+    born = format_time(joined).encode()
+    cluster = b'{"metadata":{"creationTimestamp":"%s"},"spec":{"syncMode":"Push"}}' % born
+    await hub.state.store.put(key, cluster)
+
+    assert await revocations.covers("west", joined - 1)
+    assert not await revocations.covers("west", joined + 1)
 
 
 def test_an_entry_that_cannot_be_read_is_kept():

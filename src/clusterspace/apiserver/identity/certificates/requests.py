@@ -5,6 +5,10 @@ token made for that cluster, or by the certificate it has now. Whoever else asks
 operator, and whoever asks for anything else is denied. This is the strictest decision in the hub,
 and a pure one.
 
+Where Karmada's own agents are accepted, a token of Karmada's is for any cluster that there is not
+yet, an agent gets its first certificate for up to a year, as `karmadactl register` asks for it, and
+`register` itself gets one before, for half an hour, to write the roles of that one cluster's agent.
+
 A request's own words become a certificate only through `Issuer`: subject and key are taken over,
 everything else is ours.
 """
@@ -21,7 +25,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from clusterspace.apis.identities import AGENT_SIGNER, AGENTS, COMPONENT_USER_PREFIX
+from clusterspace.apis.identities import (
+    AGENT_SIGNER,
+    AGENTS,
+    COMPONENT_USER_PREFIX,
+    INSTALLER_USER,
+)
 from clusterspace.apiserver.http.users import MASTERS
 from clusterspace.apiserver.identity.agents import agent_user, cluster_of_agent
 from clusterspace.apiserver.identity.authority import BACKDATED, KeyPair, UnreadableCertificate
@@ -37,6 +46,12 @@ SIGNERS: Final = frozenset({CLIENT_SIGNER, AGENT_SIGNER})
 
 AGENT_SECONDS: Final = 24 * 3600
 """How long an agent's certificate lives at most."""
+
+KARMADA_AGENT_SECONDS: Final = 365 * 24 * 3600
+"""How long one of Karmada's own agents may have its first certificate: it need not renew it."""
+
+INSTALLER_SECONDS: Final = 1800
+"""How long `karmadactl register` can clean up after itself."""
 
 _CLIENT_SECONDS: Final = 365 * 24 * 3600
 """As kube-controller-manager's default; what is asked for beyond it is shortened to it."""
@@ -145,6 +160,10 @@ class Requester:
     """Whether the token was used on another request before."""
     token_predates_cluster: bool = False
     """Whether the cluster joined after the token was made: it has an agent already."""
+    is_karmadas: bool = False
+    """Whether it may be Karmada's own `register` or agent, and those are accepted here."""
+    installs: str = ""
+    """The cluster that the name of a request says `register` is to write roles for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,22 +192,36 @@ def judge_request(asked: Asked, requester: Requester) -> ApprovalDecision:
     """Decide about a request."""
     if not requester.cluster:
         return Undecided("the requester is not the agent of a cluster")
-    reason = _problem(asked, requester.cluster)
+    if requester.is_karmadas and requester.has_token and is_installers(asked):
+        reason = _problem(asked, INSTALLER_USER, None)
+        if requester.installs != requester.cluster:
+            reason = f"the name of the request does not say {requester.cluster}"
+    else:
+        most = None if requester.is_karmadas else AGENT_SECONDS
+        reason = _problem(asked, agent_user(requester.cluster), most)
     if reason:
         return Denied(reason)
     if requester.has_token and requester.token_is_spent:
         return Denied("the bootstrap token was used before, and works once")
     if requester.has_token and requester.token_predates_cluster:
-        return Undecided("the cluster has an agent already, and the token is older than it")
+        return Undecided("the cluster is there already, and the token was not made for it since")
     return Approved()
 
 
-def _problem(asked: Asked, cluster: str) -> str:
-    """Return why an agent of this cluster may not have such a certificate; empty if it may."""
+def is_installers(asked: Asked) -> bool:
+    """Whether a request is the first of `karmadactl register`."""
+    return asked.common_names == (INSTALLER_USER,)
+
+
+def _problem(asked: Asked, user: str, most_seconds: int | None) -> str:
+    """Return why an agent of this name may not have such a certificate; empty if it may.
+
+    Without `most_seconds` what is asked beyond what it gets is shortened to that.
+    """
     if asked.signer not in (AGENT_SIGNER, CLIENT_SIGNER):
         return f"the signer {asked.signer} does not sign for agents"
-    if asked.common_names != (agent_user(cluster),):
-        return f"the common name is not {agent_user(cluster)}"
+    if asked.common_names != (user,):
+        return f"the common name is not {user}"
     if asked.organizations != (AGENTS,):
         return f"the organization is not {AGENTS} alone"
     if asked.has_other_names:
@@ -196,8 +229,9 @@ def _problem(asked: Asked, cluster: str) -> str:
     if asked.has_attributes:
         return "the request asks for extensions, and an agent needs none"
     problem = usage_problem(asked.usages)
-    if not problem and asked.seconds is not None and asked.seconds > AGENT_SECONDS:
-        return f"an agent's certificate lives {AGENT_SECONDS} seconds at most"
+    asks_too_much = most_seconds is not None and (asked.seconds or 0) > most_seconds
+    if not problem and asks_too_much:
+        return f"an agent's certificate lives {most_seconds} seconds at most"
     return problem
 
 
@@ -230,8 +264,14 @@ class Unfit:
     reason: str
 
 
-def plan_certificate(asked: Asked) -> Terms | Unfit:
-    """Return the terms of the certificate for an approved request, or why none is issued."""
+def plan_certificate(
+    asked: Asked, *, agent_seconds: int = AGENT_SECONDS, installer: str = ""
+) -> Terms | Unfit:
+    """Return the terms of the certificate for an approved request, or why none is issued.
+
+    `installer` is the user that `karmadactl register` becomes for one cluster, in place of the one
+    for all that it asked to be.
+    """
     problem = usage_problem(asked.usages)
     if problem:
         return Unfit(problem)
@@ -246,7 +286,9 @@ def plan_certificate(asked: Asked) -> Terms | Unfit:
     is_agent = bool(cluster_of_agent(name, organizations))
     if asked.signer == AGENT_SIGNER and (not is_agent or organizations != (AGENTS,)):
         return Unfit(f"the signer {AGENT_SIGNER} signs for agents of clusters only")
-    most = AGENT_SECONDS if AGENTS in organizations else _CLIENT_SECONDS
+    if installer and is_installers(asked) and organizations == (AGENTS,):
+        return Terms(installer, organizations, INSTALLER_SECONDS)
+    most = agent_seconds if AGENTS in organizations else _CLIENT_SECONDS
     seconds = most if asked.seconds is None else asked.seconds
     return Terms(name, organizations, min(seconds, most))
 

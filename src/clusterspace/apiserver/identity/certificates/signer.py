@@ -7,9 +7,15 @@ from typing import Final, cast
 
 import structlog
 
+from clusterspace.apis.identities import REGISTRATION_GROUP
 from clusterspace.apiserver import forms
+from clusterspace.apiserver.access.karmada_agents import installed_cluster, installer_user
 from clusterspace.apiserver.housekeeping import remove_expired
-from clusterspace.apiserver.identity.agents import cluster_of_agent
+from clusterspace.apiserver.identity.agents import (
+    Revocations,
+    cluster_of_agent,
+    is_cluster_name,
+)
 from clusterspace.apiserver.identity.bootstrap_tokens import (
     NAMESPACE,
     BootstrapTokens,
@@ -17,6 +23,7 @@ from clusterspace.apiserver.identity.bootstrap_tokens import (
     token_id_of,
 )
 from clusterspace.apiserver.identity.certificates.requests import (
+    KARMADA_AGENT_SECONDS,
     SIGNERS,
     ApprovalDecision,
     Approved,
@@ -27,6 +34,7 @@ from clusterspace.apiserver.identity.certificates.requests import (
     Undecided,
     Unfit,
     UnreadableRequest,
+    is_installers,
     judge_request,
     plan_certificate,
     read_asked,
@@ -56,9 +64,19 @@ PENDING_SECONDS: Final = 24 * 3600.0
 class CertificateSigner:
     """Settles every request our signers are named in."""
 
-    def __init__(self, hub: HubState, tokens: BootstrapTokens, issuer: Issuer) -> None:
+    def __init__(
+        self,
+        hub: HubState,
+        tokens: BootstrapTokens,
+        agents: Revocations,
+        issuer: Issuer,
+        *,
+        accepts_karmadas: bool = False,
+    ) -> None:
         self._hub = hub
         self._tokens = tokens
+        self._agents = agents
+        self._accepts_karmadas = accepts_karmadas
         self.issuer = issuer
         """Whoever signs now: it is replaced with the authority."""
         self._served = hub.catalog.get_storage(_GROUP, _PLURAL)
@@ -99,31 +117,55 @@ class CertificateSigner:
         username, groups = requester_of(request)
         token_id = token_id_of(username)
         if not token_id:
-            return judge_request(asked, Requester(cluster_of_agent(username, groups)))
+            cluster = cluster_of_agent(username, groups)
+            return judge_request(asked, Requester(cluster, is_karmadas=self._accepts_karmadas))
         token = await self._tokens.find(token_id)
-        if token is None or not token.cluster:
+        is_karmadas = self._accepts_karmadas and token is not None and token.is_karmadas
+        installs = installed_cluster(name_of(request))
+        named = _cluster_named(asked, installs) if is_karmadas else ""
+        if token is None or not (token.cluster or named):
             return Undecided("the bootstrap token is for no cluster")
+        # A token of Karmada's own is for any cluster, but for none that is there.
+        cluster_name = token.cluster or named
         # Which of them came first is a matter of the order of writes, and not of clocks.
         store, secret_key = self._hub.store, secret_name(token_id)
-        cluster = await store.get(forms.object_key(_CLUSTERS, "clusters", "", token.cluster))
+        cluster = await store.get(forms.object_key(_CLUSTERS, "clusters", "", cluster_name))
         secret = await store.get(forms.object_key("", "secrets", NAMESPACE, secret_key))
         bearer = Requester(
-            cluster=token.cluster,
+            cluster=cluster_name,
             has_token=True,
             token_is_spent=token.spent_on_uid not in ("", uid_of(request)),
             token_predates_cluster=cluster is not None
-            and secret is not None
-            and secret.create_revision < cluster.create_revision,
+            and (
+                not token.cluster
+                or (secret is not None and secret.create_revision < cluster.create_revision)
+            ),
+            is_karmadas=is_karmadas,
+            installs=installs,
         )
         decision = judge_request(asked, bearer)
-        if isinstance(decision, Approved) and not await self._tokens.spend(token, request):
+        if not isinstance(decision, Approved) or (is_karmadas and is_installers(asked)):
+            return decision
+        if token.cluster and not await self._tokens.spend(token, request):
             return Denied("the bootstrap token was used before, and works once")
+        if cluster is None:
+            # Whoever got a certificate for this name before, and never made the cluster, would be
+            # the agent of the one that is made now. A second ago: this one counts.
+            await self._agents.revoke(cluster_name, self._hub.clock.now() - 1.0)
         return decision
 
     # -- what becomes of it --------------------------------------------------------------------
 
     async def _sign(self, request: Object, asked: Asked) -> None:
+        username, groups = requester_of(request)
         terms = plan_certificate(asked)
+        if self._accepts_karmadas and token_id_of(username) and REGISTRATION_GROUP in groups:
+            cluster = installed_cluster(name_of(request))
+            terms = plan_certificate(
+                asked,
+                agent_seconds=KARMADA_AGENT_SECONDS,
+                installer=installer_user(cluster) if is_cluster_name(cluster) else "",
+            )
         if isinstance(terms, Unfit):
             await self._note(request, "Failed", "SignerValidationFailure", terms.reason)
             return
@@ -161,6 +203,14 @@ class CertificateSigner:
     async def _edit(self, request: Object, edit: Edit) -> None:
         key = self._served.key("", name_of(request))
         await edit_own(self._hub, self._served, key, edit)
+
+
+def _cluster_named(asked: Asked, installs: str) -> str:
+    """Return the cluster that `karmadactl register` says it registers; empty when it says none."""
+    if is_installers(asked):
+        return installs if is_cluster_name(installs) else ""
+    user = asked.common_names[0] if len(asked.common_names) == 1 else ""
+    return cluster_of_agent(user, asked.organizations)
 
 
 def _is_open(request: Object) -> bool:

@@ -14,6 +14,7 @@ from tests.unit.apiserver.identity.certificates.requested import agent_request, 
 from tests.unit.apiserver.identity.subjects import OPERATOR, MemoryHub
 
 from clusterspace.apiserver.http.users import User
+from clusterspace.apiserver.identity.agents import Revocations
 from clusterspace.apiserver.identity.authority import Authority
 from clusterspace.apiserver.identity.bootstrap_tokens import (
     SPENT_ON,
@@ -33,9 +34,15 @@ AUTHORITY = Authority.create("test", 1_700_000_000.0)
 class SigningHub(MemoryHub):
     """A hub with its signer, one good token for `west`, and some that are not."""
 
+    accepts_karmadas = False
+
     async def start(self) -> "SigningHub":
         self.signer = CertificateSigner(
-            self.state, BootstrapTokens(self.state), Issuer(AUTHORITY.pair)
+            self.state,
+            BootstrapTokens(self.state),
+            Revocations(self.state),
+            Issuer(AUTHORITY.pair),
+            accepts_karmadas=self.accepts_karmadas,
         )
         await self.create_namespace("kube-system")
         now = self.clock.now()
