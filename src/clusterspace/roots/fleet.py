@@ -55,6 +55,7 @@ from clusterspace.roots.installation import (
     write_private,
 )
 from clusterspace.roots.kubeconfigs import FLEET_CONTEXT, kubeconfig_of
+from clusterspace.roots.page import Simulations
 from clusterspace.roots.processes import (
     answer_of,
     api_server,
@@ -139,7 +140,7 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         handler = fleet_handler(app, logins, fleet.reviews, audit, clock, recheck, limits)
         if settings.serves_page:
             browsers = fleet_handler(
-                page.app(app, logins, recheck.changed),
+                page.app(app, logins, recheck.changed, Simulations(read_hub)),
                 page.logins(logins, check),
                 fleet.reviews,
                 audit,

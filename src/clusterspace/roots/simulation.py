@@ -4,6 +4,7 @@ What a file would have the hub store is found out by dry runs: the hub checks an
 objects as it would, and keeps none of them.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -92,8 +93,13 @@ async def simulate_failover(names: Sequence[str], hub: ConnectionSettings) -> Le
         return failed(await read_fleet(hub_client, names), names, SystemClock())
 
 
-async def simulate_files(objects: Sequence[Object], hub: ConnectionSettings) -> tuple[Preview, ...]:
-    """Return where workloads would be placed if these policies, and objects, were applied."""
+async def simulate_files(
+    objects: Sequence[Object], hub: ConnectionSettings, *, most: int | None = None
+) -> tuple[Preview, ...]:
+    """Return where workloads would be placed if these policies, and objects, were applied.
+
+    UnusableConfiguration if they are about more than `most` workloads.
+    """
     if not any(each.get("kind") in _POLICY_KINDS for each in objects):
         wanted = " or ".join(_POLICY_KINDS)
         raise UnusableConfiguration(f"there is no {wanted} in what is given")
@@ -103,6 +109,11 @@ async def simulate_files(objects: Sequence[Object], hub: ConnectionSettings) -> 
         policies = [each for each in dried if each.get("kind") in _POLICY_KINDS]
         templates = [each for each in dried if each.get("kind") not in _POLICY_KINDS]
         templates += await _selected(hub_client, served, policies, templates)
+        if most is not None and len(templates) > most:
+            raise UnusableConfiguration(
+                f"the policies select {len(templates)} objects, and {most} are tried at once here: "
+                "`clusterspace simulate` takes any number"
+            )
         async with _interpreting(hub_client) as interpreter:
             return await _place(hub_client, interpreter, policies, templates)
 
@@ -211,4 +222,6 @@ async def _place(
         )
     clusters = await hub.list_objects(ResourcePath(CLUSTERS))
     beside = await read_bindings(hub)
-    return (*placed_first(bindings, clusters, SystemClock(), beside), *others)
+    # Values in, values out: beside the event loop, for a server that has others to answer.
+    placed = await asyncio.to_thread(placed_first, bindings, clusters, SystemClock(), beside)
+    return (*placed, *others)

@@ -202,12 +202,17 @@ def _sent_as(
 
 def act_at_hub(user: User) -> SentHeaders:
     """Return the headers that make a request this user's own at the hub, which knows them fully."""
+    return hub_impersonation(user).headers()
+
+
+def hub_impersonation(user: User) -> client_settings.Impersonation:
+    """Return whom to act as at the hub for this user; Forbidden for a name that means another."""
     _require_plain(user)
     groups = tuple(group for group in user.groups if group and group not in _EVERYBODY)
     extra = tuple(
         (quote(key, safe=""), value) for key, values in user.extra.items() for value in values
     )
-    return _sent_as(user.name, user.uid, groups, extra)
+    return client_settings.Impersonation(user.name, user.uid, groups, extra)
 
 
 def read_members(given: Iterable[str]) -> frozenset[str]:

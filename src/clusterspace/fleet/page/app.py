@@ -7,6 +7,7 @@ Below `/ui` are:
     GET    session    who is logged in, for how long, and whether they may change things
     PUT    session    {"readOnly": false} lets the session change things for a while
     DELETE session    log out
+    POST   simulation policies, and objects beside them, as YAML, for what they would do
     POST   code       a code for one login within a minute; for `clusterspace ui`
     GET    logins     which other ways to log in there are
     GET    sign-on    log in at an issuer, where one is configured
@@ -16,20 +17,28 @@ Files are for everybody. They hold nothing but the page.
 
 import gzip
 import hashlib
-from collections.abc import Callable
+import re
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
 from clusterspace import __version__
 from clusterspace.aio.clocks import Clock
-from clusterspace.apiserver.http.context import RequestContext, RequestHandler, headers_for
+from clusterspace.apiserver.http.bodies import read_yaml
+from clusterspace.apiserver.http.context import (
+    RequestContext,
+    RequestHandler,
+    headers_for,
+    off_loop,
+)
 from clusterspace.apiserver.http.messages import Response
 from clusterspace.apiserver.http.users import (
     UNAUTHENTICATED,
     CertificateLogin,
+    User,
     find_login,
     read_impersonation,
 )
@@ -38,6 +47,7 @@ from clusterspace.fleet.page.browsers import (
     CODE_PATH,
     PAGE,
     SESSION_PATH,
+    SIMULATION_PATH,
     BrowserLogins,
     BrowserRules,
     Logins,
@@ -55,6 +65,7 @@ from clusterspace.fleet.page.sessions import (
 )
 from clusterspace.fleet.page.sign_on import SIGN_ON_PATHS, SignOn, SignOnSettings
 from clusterspace.kube import statuses
+from clusterspace.kube.objects import Object
 
 _TYPES: Final = {
     "html": "text/html; charset=utf-8",
@@ -84,7 +95,11 @@ GUARDS: Final = (
     ("X-Frame-Options", "DENY"),
 )
 _BODY_LIMIT: Final = 1024
+_SIMULATION_LIMIT: Final = 256 * 1024
+_BETWEEN_DOCUMENTS: Final = re.compile(rb"^---[ \t]*$", re.MULTILINE)
 _INDEX: Final = "index.html"
+Simulate: TypeAlias = Callable[[User, Sequence[Object]], Awaitable[list[Any]]]
+"""Says what would become of workloads if objects were applied by a user."""
 _LOGINS_PATH: Final = f"{PAGE}/logins"
 
 
@@ -137,8 +152,10 @@ class PageApp:
         logins: Logins,
         sign_on: SignOn | None,
         on_close: Callable[[], None],
+        simulate: Simulate,
     ) -> None:
         self._api = api
+        self._simulate = simulate
         self._sessions = sessions
         self._codes = codes
         self._logins = logins
@@ -159,6 +176,8 @@ class PageApp:
                 raise statuses.method_not_allowed()
             code = self._codes.open(context.user.name, _credential_of(context))
             return _json(context, {"code": code})
+        if request.path == SIMULATION_PATH:
+            return await self._answer_simulation(context)
         if request.method not in ("GET", "HEAD"):
             raise statuses.method_not_allowed()
         if request.path == _LOGINS_PATH:
@@ -214,6 +233,23 @@ class PageApp:
             raise statuses.method_not_allowed()
         return _json(context, self._describe(context, session))
 
+    async def _answer_simulation(self, context: RequestContext) -> Response:
+        if context.request.method != "POST":
+            raise statuses.method_not_allowed()
+        if UNAUTHENTICATED in context.user.groups:
+            raise statuses.unauthorized()
+        raw = await context.request.read_body(_SIMULATION_LIMIT)
+
+        def read() -> list[Object]:
+            bodies = [read_yaml(each).value for each in _BETWEEN_DOCUMENTS.split(raw)]
+            objects = [each for each in bodies if each is not None]
+            if not all(isinstance(each, dict) for each in objects):
+                raise BadRequest("send objects as YAML, with `---` between them")
+            return cast("list[Object]", objects)
+
+        objects = await off_loop(context.user.name, read)
+        return _json(context, {"previews": await self._simulate(context.user, objects)})
+
     def _describe(self, context: RequestContext, session: Session | None) -> dict[str, Any]:
         return {
             "user": context.user.name,
@@ -267,6 +303,13 @@ class Page:
         """Return who finds out who asks, by session or as `logins` does."""
         return BrowserLogins(logins, self._sessions, self._codes, check, self._clock)
 
-    def app(self, api: RequestHandler, logins: Logins, on_close: Callable[[], None]) -> PageApp:
+    def app(
+        self,
+        api: RequestHandler,
+        logins: Logins,
+        on_close: Callable[[], None],
+        simulate: Simulate,
+    ) -> PageApp:
         """Return what answers requests of browsers, those for the API by way of `api`."""
-        return PageApp(api, self._sessions, self._codes, logins, self._sign_on, on_close)
+        sessions, codes, sign_on = self._sessions, self._codes, self._sign_on
+        return PageApp(api, sessions, codes, logins, sign_on, on_close, simulate)

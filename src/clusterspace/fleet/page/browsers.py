@@ -28,9 +28,12 @@ PAGE: Final = "/ui"
 SESSION_PATH: Final = f"{PAGE}/session"
 CODE_PATH: Final = f"{PAGE}/code"
 SEVERAL_PATH: Final = f"{PAGE}/several"
+SIMULATION_PATH: Final = f"{PAGE}/simulation"
 CODE_SCHEME: Final = "Clusterspace-Code"
 """The scheme of an Authorization header that has a one-time code, at `SESSION_PATH` alone."""
 
+_OF_SOMEBODY: Final = frozenset({SESSION_PATH, CODE_PATH, SIMULATION_PATH})
+"""What is answered to whoever asks; all else below the page are files, which are for everybody."""
 _HTTPS_PORT: Final = "443"
 _READABLE: Final = frozenset({"", "empty", "websocket"})
 """What a browser wants an answer for (Sec-Fetch-Dest) when nothing but a script gets it."""
@@ -119,7 +122,7 @@ class BrowserRules:
             raise Forbidden(
                 f"the API is not shown in a browser: open {PAGE}/ instead, or use kubectl"
             )
-        is_file = is_page and request.path not in (SESSION_PATH, CODE_PATH)
+        is_file = is_page and request.path not in _OF_SOMEBODY
         if is_file or "authorization" in request.headers:
             return await rest(context)
         secret = find_secret(request)
@@ -182,7 +185,7 @@ class BrowserLogins:
 
     async def authenticate(self, request: Request) -> User:
         """Return who asks; a session or code that is given and ended is refused."""
-        if is_page_path(request.path) and request.path not in (SESSION_PATH, CODE_PATH):
+        if is_page_path(request.path) and request.path not in _OF_SOMEBODY:
             return await self._logins.authenticate(request)  # files are for everybody
         if code := find_code(request):
             return await self._user_of(self._codes, code)

@@ -36,9 +36,11 @@ const SCREENS = {
   "": async (signal) => fleetScreen(signal),
   fleet: async (signal) => fleetScreen(signal),
   object: async (signal, parts) => (await import("./object.js")).objectScreen(signal, parts),
+  whatif: async (signal, parts, query) => (await import("./whatif.js")).whatIfScreen(signal, query),
   search: async (signal, parts, query) => (await import("./search.js")).searchScreen(signal, query),
 };
-const TITLES = { fleet: S.fleet, search: S.search };
+const TITLES = { fleet: S.fleet, search: S.search, whatif: S.whatIf.title };
+const KEYS = { f: "fleet", s: "search", w: "whatif" };
 
 async function show() {
   screen.abort();
@@ -70,7 +72,7 @@ function frame(current) {
       "header",
       { class: "top" },
       h("span", { class: "product" }, h("img", { src: "icon.svg", alt: "", width: "18", height: "18" }), S.product),
-      h("nav", { "aria-label": S.product }, item("fleet", S.fleet), item("search", S.search)),
+      h("nav", { "aria-label": S.product }, item("fleet", S.fleet), item("search", S.search), item("whatif", S.whatIf.title)),
       h(
         "div",
         { class: "who" },
@@ -171,8 +173,7 @@ document.addEventListener("keydown", (event) => {
       event.preventDefault();
       find.focus();
     } else location.hash = "#/search";
-  } else if (wasG && event.key === "f") location.hash = "#/fleet";
-  else if (wasG && event.key === "s") location.hash = "#/search";
+  } else if (wasG && Object.hasOwn(KEYS, event.key)) location.hash = `#/${KEYS[event.key]}`;
   wasG = event.key === "g";
 });
 

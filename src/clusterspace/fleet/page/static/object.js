@@ -4,7 +4,7 @@
 import { actionBar } from "./actions.js";
 import { askJson, findKind, follow, HUB, pathOf, withQuery } from "./api.js";
 import { differingFields, grouped, lastChange, versionOf } from "./differences.js";
-import { fill, h } from "./dom.js";
+import { fill, h, link } from "./dom.js";
 import { logPanel } from "./logs.js";
 import { age, clusterState, podRow, quoted, splitName, summarize, trouble, yaml } from "./model.js";
 import { badge, command, empty, feedNotice, section } from "./parts.js";
@@ -12,6 +12,7 @@ import { getSeveral, MOST_AT_ONCE } from "./several.js";
 import { createStore } from "./store.js";
 import { S } from "./strings.js";
 import { plainTable } from "./table.js";
+import { whatIfAddress } from "./whatif.js";
 
 const MOST_FIELDS = 200;
 const BINDINGS = `${HUB}/apis/work.karmada.io/v1alpha2`;
@@ -121,7 +122,7 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
       fill(
         chain,
         step(S.object.template, object ? [h("strong", {}, `${kind.kind} ${own}`), replicas === undefined ? null : h("p", {}, `${object.status?.readyReplicas ?? 0} of ${replicas} ready`)] : isLive ? S.object.notHere : ""),
-        step(S.object.policy, summary?.policy ? [h("strong", {}, summary.policy.name), h("p", { class: "quiet" }, summary.policy.kind)] : isLive ? S.object.noPolicy : ""),
+        step(S.object.policy, summary?.policy ? [h("strong", {}, summary.policy.name), h("p", { class: "quiet" }, summary.policy.kind), h("p", {}, link(whatIfAddress(summary.policy), S.whatIf.of))] : isLive ? S.object.noPolicy : ""),
         step(
           S.object.binding,
           summary

@@ -61,6 +61,7 @@ export const S = {
     events: "events",
     results: "objects",
     log: "the log",
+    simulation: "what would happen",
   },
 
   broken: {
@@ -182,6 +183,21 @@ export const S = {
     againWhy: "What you have filled in is kept. You are shown what would change of the object as it is now, before anything is sent.",
   },
 
+  whatIf: {
+    title: "What if",
+    lead: "See which clusters would get what, and which filter keeps the others away, before a policy is written. The scheduler's own code decides, on the fleet as it is now; nothing is changed.",
+    which: "Begin with",
+    own: "a policy of my own",
+    policy: "Policy, and objects that are not on the hub yet",
+    submit: "Show where things would go",
+    columns: ["Cluster", "Now", "Would get", "Filter", "Why not"],
+    none: "–",
+    whole: "all of it",
+    nothing: "The policy selects nothing that is on the hub, or written beside it.",
+    outcomes: { placed: "placed", stays: "stays as it is", moves: "moves", leaves: "leaves", stops: "stops" },
+    of: "What if it were otherwise?",
+  },
+
   find: {
     kind: "Kind",
     name: "Name contains",
@@ -206,6 +222,7 @@ export const S = {
     list: [
       ["g f", "the fleet"],
       ["g s", "search"],
+      ["g w", "what if"],
       ["/", "filter or search"],
       ["↑ ↓", "from row to row"],
       ["Enter", "open"],
