@@ -482,6 +482,10 @@ FIELDS: Final[Mapping[GroupKind, Mapping[str, str]]] = {
         "status.remedyActions": "What Remedies ask for; our part is to say so.",
         "status.nodeSummary": "How many nodes there are, and how many are ready.",
         "status.resourceSummary": "What nodes offer, and what pods ask for.",
+        "status.estimate": (
+            "What it can still take, node by node and by its ResourceQuotas; `staleSince` says "
+            "since when it could not be asked."
+        ),
         "status.kubernetesVersion": "What it runs.",
     },
     (_KARMADAS_POLICY, "PropagationPolicy"): _POLICY,

@@ -471,6 +471,25 @@ def refuse_unknown_fields(selector: FieldSelector, known: Collection[str]) -> No
     raise MalformedSelector(message, place=unknown[0])
 
 
+_NODE_OPERATORS: Final = {
+    **_EXPRESSION_OPERATORS,
+    "Gt": Operator.GREATER_THAN,
+    "Lt": Operator.LESS_THAN,
+}
+
+
+def node_expression_holds(expression: Object, values: Mapping[str, str]) -> bool:
+    """Whether one expression of a node selector holds; one that makes no sense selects nothing."""
+    operator = _NODE_OPERATORS.get(str(expression.get("operator")))
+    if operator is None:
+        return False
+    try:
+        requirement = require(str(expression.get("key")), operator, expression.get("values") or ())
+    except MalformedSelector:
+        return False
+    return requirement.matches(values)
+
+
 def tolerates(toleration: Object, taint: Object) -> bool:
     """Tell whether a toleration is for a taint."""
     if toleration.get("effect") and toleration["effect"] != taint.get("effect"):

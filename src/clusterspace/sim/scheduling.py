@@ -5,23 +5,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from clusterspace.errors import MalformedSelector
 from clusterspace.kube.objects import Object, find_at, labels_of, name_of
 from clusterspace.kube.quantities import parse_quantity
-from clusterspace.kube.selectors import Operator, require, tolerates
+from clusterspace.kube.selectors import node_expression_holds, tolerates
 from clusterspace.sim.api import Change, Key, Mirror, key_of
 from clusterspace.sim.pods import containers_of, is_finished, resources_of
 
 _OWN_FIELDS: Final = frozenset({"cpu", "memory", "pods", "ephemeral-storage"})
 _HARD: Final = ("NoSchedule", "NoExecute")
-_OPERATORS: Final = {
-    "In": Operator.IN,
-    "NotIn": Operator.NOT_IN,
-    "Exists": Operator.EXISTS,
-    "DoesNotExist": Operator.DOES_NOT_EXIST,
-    "Gt": Operator.GREATER_THAN,
-    "Lt": Operator.LESS_THAN,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +191,9 @@ def _is_selected(node: Object, pod: Object) -> bool:
             *((each, labels_of(node)) for each in term.get("matchExpressions") or ()),
             *((each, fields) for each in term.get("matchFields") or ()),
         ]
-        if requirements and all(_holds(each, values) for each, values in requirements):
+        if requirements and all(
+            node_expression_holds(each, values) for each, values in requirements
+        ):
             return True
     return not terms
 
@@ -210,18 +203,6 @@ def required_node_terms(pod: Object) -> list[Object]:
     affinity = ("spec", "affinity", "nodeAffinity")
     required = find_at(pod, *affinity, "requiredDuringSchedulingIgnoredDuringExecution")
     return find_at(required, "nodeSelectorTerms") or []
-
-
-def _holds(expression: Object, values: Mapping[str, str]) -> bool:
-    """Whether one expression holds; one that makes no sense selects nothing."""
-    operator = _OPERATORS.get(str(expression.get("operator")))
-    if operator is None:
-        return False
-    try:
-        requirement = require(str(expression["key"]), operator, expression.get("values") or ())
-    except MalformedSelector:
-        return False
-    return requirement.matches(values)
 
 
 # -- taints ------------------------------------------------------------------------------------

@@ -109,7 +109,11 @@ def requirements_of(pod_spec: Object) -> Object | None:
             name: text for name, text in taken.items() if parse_quantity(text).nanos > 0
         },
     }
-    return {key: value for key, value in requirements.items() if value} or None
+    found = {key: value for key, value in requirements.items() if value}
+    # Quotas may be for some classes alone. It is no requirement by itself: any cluster does.
+    if found and pod_spec.get("priorityClassName"):
+        found["priorityClassName"] = pod_spec["priorityClassName"]
+    return found or None
 
 
 def _with_requests(container: Object) -> Object:

@@ -12,7 +12,8 @@ Join:
 Watch over:
     controller.py     finalizer, execution namespace and taints of every Cluster, and its leave;
                       not ready or unreachable to taints, and the taints people set
-    status.py         one look at a member into Cluster.status, with how much room there is
+    status.py         one look at a member into Cluster.status
+    room.py           how much room there is: all in all, and node by node
     impersonation.py  lets users reach members whoever joined them, and says where they cannot
     health.py         probes a member, and believes a change only when it lasts
     leases.py         the heartbeat of Pull clusters; who falls silent is Unknown, unless it is us

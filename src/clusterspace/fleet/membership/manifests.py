@@ -55,6 +55,7 @@ CONFIG_MAPS: Final = GroupVersionResource("", "v1", "configmaps")
 SERVICE_ACCOUNTS: Final = GroupVersionResource("", "v1", "serviceaccounts")
 NODES: Final = GroupVersionResource("", "v1", "nodes")
 PODS: Final = GroupVersionResource("", "v1", "pods")
+RESOURCE_QUOTAS: Final = GroupVersionResource("", "v1", "resourcequotas")
 CLUSTER_ROLES: Final = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroles")
 CLUSTER_ROLE_BINDINGS: Final = GroupVersionResource(
     "rbac.authorization.k8s.io", "v1", "clusterrolebindings"

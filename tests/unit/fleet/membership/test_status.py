@@ -68,6 +68,21 @@ def test_a_change_that_has_yet_to_last_is_not_told() -> None:
     assert next_status(known, Report(GONE), unsure, NOW) == known["status"]
 
 
+def test_what_a_silent_member_could_take_is_kept_with_since_when_it_is_silent() -> None:
+    report = Report(WELL, Inventory("v1.35.0", served("deployments"), [node("a")], quotas=()))
+    heard = next_status(cluster(), report, History(is_ready=True), NOW)
+    known = {**cluster(), "status": heard}
+
+    silent = next_status(known, Report(GONE), History(is_ready=False), NOW)
+    later = next_status(
+        {**cluster(), "status": silent}, Report(GONE), History(is_ready=False), NOW + 600
+    )
+    back = next_status({**cluster(), "status": later}, report, History(is_ready=True), NOW + 900)
+
+    assert later["estimate"] == {**heard["estimate"], "staleSince": "2027-01-15T08:00:00Z"}
+    assert back["estimate"] == heard["estimate"]
+
+
 def test_a_property_that_is_gone_is_no_longer_told() -> None:
     known = cluster(ready="True", clusterProperty={"old": "1"})
 

@@ -47,7 +47,8 @@ from clusterspace.fleet.membership.member_clusters.manifests import (
     internal_path,
 )
 from clusterspace.fleet.membership.member_clusters.status import generation_of, left_text
-from clusterspace.fleet.membership.status import Report, collect, pod_requests, total
+from clusterspace.fleet.membership.room import pod_requests, total
+from clusterspace.fleet.membership.status import Report, collect
 from clusterspace.kube.conditions import FALSE, TRUE, UNKNOWN, Condition, set_condition
 from clusterspace.kube.objects import (
     Object,

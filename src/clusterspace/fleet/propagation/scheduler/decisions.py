@@ -32,8 +32,8 @@ from clusterspace.fleet.propagation.scheduler.demands import (
 from clusterspace.fleet.propagation.scheduler.filters import (
     Candidate,
     Rejection,
+    available_replicas,
     filter_clusters,
-    most_replicas,
 )
 from clusterspace.fleet.propagation.scheduler.peers import NO_PEERS, Peers
 from clusterspace.kube.conditions import FALSE, TRUE, Condition, set_condition
@@ -82,7 +82,7 @@ def rank(fit: Iterable[Candidate], demand: Demand, group: AffinityGroup) -> tupl
             tier=group.find_tier(each.traits, may_overflow=demand.has_replicas) or 0,
             placed=demand.placed.get(each.name, 0),
             is_used=each.name in demand.placed,
-            free=most_replicas(each.room, demand.each_needs) if demand.has_replicas else 0,
+            free=available_replicas(each.room, demand) if demand.has_replicas else 0,
         )
         for each in fit
     ]
@@ -396,6 +396,10 @@ def plan_in_group(
             names = ", ".join(sorted(option.name for option in chosen))
             asked = f"{room} of {demand.replicas} replicas"
             message = f"The clusters that fit ({names}) have room for {asked}."
+            for option in sorted(chosen, key=lambda option: option.name):
+                if option.candidate.room.stale_since:
+                    since = option.candidate.room.stale_since
+                    message += f" {option.name} has not said anything new since {since}."
             return replace(decision, reason=Reason.UNSCHEDULABLE, message=message)
     spare = [each.name for each in filtered.fit if each.name not in targets]
     return replace(

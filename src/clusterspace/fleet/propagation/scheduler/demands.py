@@ -14,6 +14,7 @@ import msgspec
 
 from clusterspace.apis import stamps
 from clusterspace.apis.affinities import EVERY_CLUSTER, ClusterAffinity, Traits, read_affinity
+from clusterspace.apis.estimates import Claim, read_claim
 from clusterspace.apis.works import (
     UNSCHEDULABLE,
     clusters_of,
@@ -242,6 +243,8 @@ class Demand:
     has_replicas: bool = False
     """Whether replicas are to be shared out; of other objects each cluster gets the whole."""
     each_needs: Amounts = field(default_factory=dict[str, Quantity])
+    claim: Claim = field(default_factory=Claim)
+    """What each replica asks of a node, and of quotas."""
     placed: Mapping[str, int] = field(default_factory=dict[str, int])
     """Where it is now, with how many replicas."""
     evicted: frozenset[str] = frozenset()
@@ -332,6 +335,7 @@ def read_demand(binding: Object) -> Demand:
         has_replicas=(replicas > 0 or requirements is not None)
         and len(spec.get("components") or ()) <= 1,
         each_needs=read_amounts((requirements or {}).get("resourceRequest")),
+        claim=read_claim(requirements, template.namespace),
         placed={each.name: each.replicas for each in clusters_of(binding)},
         evicted=frozenset(
             str(task["fromCluster"]) for task in spec.get("gracefulEvictionTasks") or ()

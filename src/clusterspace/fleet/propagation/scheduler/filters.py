@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias, cast
 
 from clusterspace.apis.affinities import Traits, traits_of
-from clusterspace.apis.clusters import CLUSTERS, taints_of
+from clusterspace.apis.clusters import CLUSTERS, conditions_of, taints_of
+from clusterspace.apis.estimates import Estimate, read_estimate
 from clusterspace.controllers.informers import HubCaches, Update
 from clusterspace.errors import MalformedQuantity
 from clusterspace.fleet.propagation.scheduler.demands import (
@@ -18,6 +19,7 @@ from clusterspace.fleet.propagation.scheduler.demands import (
     Demand,
     read_amounts,
 )
+from clusterspace.kube.conditions import TRUE, find_condition
 from clusterspace.kube.objects import Object, find_at, is_being_deleted
 from clusterspace.kube.quantities import ZERO, parse_quantity
 from clusterspace.kube.selectors import tolerates
@@ -35,10 +37,36 @@ class NodeSize:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What is free in a cluster: in all, and by sizes of nodes when it was counted that way."""
+    """What is free in a cluster: in all, by sizes of nodes, and node by node where that is told."""
 
     free: Amounts
     nodes: tuple[NodeSize, ...] = ()
+    estimate: "KnownEstimate | None" = None
+    stale_since: str = ""
+    """Since when nothing was heard: it counts, and what was placed since does not show in it."""
+
+
+class KnownEstimate:
+    """What a cluster estimates that it can take; read when somebody asks for the first time."""
+
+    # There are many reports and most are followed by another one before anybody asks.
+
+    def __init__(self, written: Object) -> None:
+        self.written = written
+        self._read: Estimate | None = None
+        self._is_read = False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KnownEstimate) and other.written == self.written
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType] - it is compared, and no key
+
+    def read(self) -> Estimate | None:
+        """Return it as a value; None when it says nothing of nodes, or makes no sense."""
+        if not self._is_read:
+            has_nodes = "nodes" in self.written
+            self._read, self._is_read = read_estimate(self.written) if has_nodes else None, True
+        return self._read
 
 
 NO_ROOM: Final = Room({})
@@ -55,10 +83,23 @@ def room_of(cluster: Object) -> Room:
             resource: amount - allocated.get(resource, ZERO) - allocating.get(resource, ZERO)
             for resource, amount in allocatable.items()
         }
-        return Room(free, _node_sizes(cluster, summary))
+        written = find_at(cluster, "status", "estimate")
+        return Room(
+            free,
+            _node_sizes(cluster, summary),
+            KnownEstimate(cast("Object", written)) if isinstance(written, dict) else None,
+            str(find_at(written, "staleSince") or _since_not_ready(cluster)),
+        )
     except MalformedQuantity:
         # One cluster that reports nonsense gets nothing by room; the others are not its problem.
         return NO_ROOM
+
+
+def _since_not_ready(cluster: Object) -> str:
+    ready = find_condition(conditions_of(cluster), "Ready")
+    if ready is None or ready.get("status") == TRUE:
+        return ""
+    return str(ready.get("lastTransitionTime") or "its last report")
 
 
 def most_replicas(room: Room, each: Amounts) -> int:
@@ -72,6 +113,17 @@ def most_replicas(room: Room, each: Amounts) -> int:
     if is_counted:
         return min(pods, sum(each.count * _times(each.at_least, asked) for each in room.nodes))
     return min(pods, _times(room.free, asked))
+
+
+def available_replicas(room: Room, demand: Demand) -> int:
+    """Return how many more replicas of a workload a cluster can take.
+
+    Where the policy divides by that it is counted node by node and by the quotas of the cluster, if
+    it has told these; elsewhere by the sum of all nodes.
+    """
+    estimate = room.estimate if demand.placement.strategy.is_by_room else None
+    known = None if estimate is None else estimate.read()
+    return most_replicas(room, demand.each_needs) if known is None else known.fits(demand.claim)
 
 
 def _times(room: Amounts, asked: Amounts) -> int:

@@ -6,18 +6,25 @@ workloads that are placed within one such time would all find the same cluster t
     reported free ──minus what was placed since──> what the next one is placed by
 
 What was placed is taken off until the report has shrunk by as much, or for a minute at most: by
-then it is counted, or it came to nothing.
+then it is counted, or it came to nothing. A cluster that is not heard of counts nothing: what was
+placed there is taken off for as long as its last report is what is known.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import is_
 from typing import Final
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apis.works import clusters_of
+from clusterspace.apis.estimates import Claim, Estimate, bounded, read_claim
+from clusterspace.apis.works import clusters_of, template_of
 from clusterspace.controllers.controller import Request
-from clusterspace.fleet.propagation.scheduler.demands import Amounts, read_amounts
-from clusterspace.fleet.propagation.scheduler.filters import PODS, Candidate, Room
+from clusterspace.fleet.propagation.scheduler.filters import (
+    PODS,
+    Candidate,
+    KnownEstimate,
+    Room,
+)
 from clusterspace.kube.objects import Object, find_at
 from clusterspace.kube.quantities import ZERO, Quantity
 
@@ -28,8 +35,43 @@ RESERVED_SECONDS: Final = 60.0
 class _Reservation:
     request: Request
     replicas: int
-    each: Amounts
+    claim: Claim
     until: float
+
+
+class _Reduced(KnownEstimate):
+    """What a cluster estimates, without what was placed since; worked out if somebody asks."""
+
+    def __init__(
+        self, known: KnownEstimate, placed: Sequence[_Reservation], before: "_Reduced | None"
+    ) -> None:
+        super().__init__(known.written)
+        self._known = known
+        self._placed = placed
+        # The last one that was worked out; not a chain of all that nobody has asked.
+        if before is not None and before._left is None:
+            before = before._before
+        self._before = before
+        self._left: Estimate | None = None
+
+    def read(self) -> Estimate | None:
+        """Return what is left of the estimate; None when there is none."""
+        if self._left is None and (left := self._known.read()) is not None:
+            placed, before = self._placed, self._before
+            # Most often one more was placed, and the rest is known; else there is a new report.
+            if (
+                before is not None
+                and before._left is not None
+                and before._known is self._known
+                and len(before._placed) <= len(placed)
+                and all(map(is_, before._placed, placed))
+            ):
+                left, placed = before._left, placed[len(before._placed) :]
+            for each in placed:
+                left = left.without(each.claim, each.replicas)
+            self._left = bounded(left)
+        self._before = None
+        return self._left
 
 
 class Reservations:
@@ -45,6 +87,7 @@ class Reservations:
         """By cluster, the oldest first."""
         self._free: dict[str, int] = {}
         """How many pods were reported free before the oldest that is left."""
+        self._reduced: dict[str, _Reduced] = {}
 
     def __bool__(self) -> bool:
         return bool(self._taken)
@@ -53,7 +96,7 @@ class Reservations:
         self,
         request: Request,
         more: Mapping[str, int],
-        each: Amounts,
+        claim: Claim,
         candidates: Mapping[str, Candidate],
     ) -> None:
         """Reserve room for so many replicas more on each cluster, instead of what it had before."""
@@ -62,7 +105,7 @@ class Reservations:
         for name, replicas in more.items():
             if replicas > 0 and name in candidates:
                 self._free.setdefault(name, _free_pods(candidates[name].room))
-                made = _Reservation(request, replicas, each, until)
+                made = _Reservation(request, replicas, claim, until)
                 self._taken.setdefault(name, []).append(made)
 
     def reserve(
@@ -76,8 +119,9 @@ class Reservations:
         placed = {each.name: each.replicas for each in clusters_of(binding)}
         more = {name: count - placed.get(name, 0) for name, count in targets.items()}
         if any(count > 0 for count in more.values()):
-            needs = find_at(binding, "spec", "replicaRequirements", "resourceRequest")
-            self.take(request, more, read_amounts(needs), candidates)
+            requirements = find_at(binding, "spec", "replicaRequirements")
+            claim = read_claim(requirements, template_of(binding).namespace)
+            self.take(request, more, claim, candidates)
 
     def inherit(
         self, request: Request, binding: Object, candidates: Mapping[str, Candidate]
@@ -91,8 +135,9 @@ class Reservations:
         placed = {each.name: each.replicas for each in clusters_of(binding)}
         more = {name: count - running.get(name, 0) for name, count in placed.items()}
         if any(count > 0 for count in more.values()):
-            needs = find_at(binding, "spec", "replicaRequirements", "resourceRequest")
-            self.take(request, more, read_amounts(needs), candidates)
+            requirements = find_at(binding, "spec", "replicaRequirements")
+            claim = read_claim(requirements, template_of(binding).namespace)
+            self.take(request, more, claim, candidates)
 
     def release(self, request: Request) -> None:
         """Give back what was reserved for a binding."""
@@ -111,16 +156,27 @@ class Reservations:
                 self._keep(name, [])
                 continue
             room = candidates[name].room
-            outstanding = [each for each in self._taken[name] if each.until > now]
+            # A report that nobody renews shows nothing of what was placed, however long ago.
+            outstanding = [
+                each for each in self._taken[name] if each.until > now or room.stale_since
+            ]
             # The report has shrunk by as much as the oldest took: then it is in the report.
             while outstanding and self._free[name] - _free_pods(room) >= outstanding[0].replicas:
                 self._free[name] -= outstanding.pop(0).replicas
             self._keep(name, outstanding)
             free = dict(room.free)
-            for each in outstanding:
-                if each.request != request:
-                    _subtract(free, each)
-            left[name] = replace(candidates[name], room=Room(free, room.nodes))
+            others = [each for each in outstanding if each.request != request]
+            for each in others:
+                _subtract(free, each)
+            estimate = room.estimate
+            if estimate is not None:
+                reduced = _Reduced(estimate, others, self._reduced.get(name))
+                # One that leaves out the asker's own is of no use to the next.
+                if len(others) == len(outstanding):
+                    self._reduced[name] = reduced
+                estimate = reduced
+            room = replace(room, free=free, estimate=estimate)
+            left[name] = replace(candidates[name], room=room)
         return left
 
     def _keep(self, name: str, reservations: list[_Reservation]) -> None:
@@ -129,6 +185,7 @@ class Reservations:
         else:
             self._taken.pop(name, None)
             self._free.pop(name, None)
+            self._reduced.pop(name, None)
 
 
 def _free_pods(room: Room) -> int:
@@ -136,7 +193,7 @@ def _free_pods(room: Room) -> int:
 
 
 def _subtract(free: dict[str, Quantity], reservation: _Reservation) -> None:
-    wanted = {PODS: Quantity(10**9), **reservation.each}
+    wanted = {PODS: Quantity(10**9), **reservation.claim.each}
     for resource, amount in wanted.items():
         if resource in free:
             free[resource] = free[resource] - amount * reservation.replicas

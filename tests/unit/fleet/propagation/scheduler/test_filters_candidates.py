@@ -1,7 +1,17 @@
 """Room is counted as the cluster reported it, and never made up."""
 
-import pytest
+from collections.abc import Mapping
 
+import pytest
+from tests.unit.fleet.propagation.scheduler.fleet_objects import (
+    AGGREGATED,
+    DYNAMIC,
+    binding,
+    cluster,
+    plan,
+)
+
+from clusterspace.fleet.propagation.scheduler.decisions import Reason
 from clusterspace.fleet.propagation.scheduler.filters import most_replicas, room_of
 from clusterspace.kube.objects import Object
 from clusterspace.kube.quantities import parse_quantity
@@ -64,3 +74,68 @@ def test_crumbs_on_many_nodes_are_no_place():
     assert most_replicas(room, {"cpu": parse_quantity("2")}) == 0
     assert most_replicas(room, {"example.com/gpu": parse_quantity("1")}) == 0
     assert most_replicas(room, {}) == 1000
+
+
+def estimating(name: str, **estimate: object) -> Object:
+    told = cluster(name)
+    return {**told, "status": {**told["status"], "estimate": estimate}}
+
+
+def test_replicas_are_divided_by_what_fits_on_nodes_and_into_quotas() -> None:
+    rooms = [{"count": 10, "free": {"cpu": "900m", "pods": "110"}}]
+    crumbs = estimating("crumbs", nodes=[{"rooms": rooms}])
+    whole = [{"count": 2, "free": {"cpu": "4", "pods": "110"}}]
+    quota = {"namespace": "default", "name": "q", "free": {"requests.cpu": "2"}}
+    limited = estimating("limited", nodes=[{"rooms": whole}], quotas=[quota])
+    free = estimating("free", nodes=[{"rooms": whole}])
+    requirements = {"resourceRequest": {"cpu": "1"}}
+
+    def targets(scheduling: Object) -> Mapping[str, int]:
+        asked = binding(
+            {"replicaScheduling": scheduling}, replicas=9, replicaRequirements=requirements
+        )
+        return plan(asked, crumbs, limited, free).targets
+
+    assert targets(DYNAMIC) == {"free": 7, "limited": 2}
+    assert targets(AGGREGATED) == {"free": 7, "limited": 2}
+    assert targets({"replicaSchedulingType": "Duplicated"}).keys() == {"crumbs", "limited", "free"}
+
+
+def test_a_taint_on_all_nodes_is_no_room_for_who_does_not_tolerate_it() -> None:
+    taint = {"key": "gpu", "effect": "NoSchedule"}
+    rooms = [{"count": 2, "free": {"cpu": "4", "pods": "110"}}]
+    gpus = estimating("gpus", nodes=[{"taints": [taint], "rooms": rooms}])
+
+    decision = plan(binding({"replicaScheduling": DYNAMIC}, replicas=1), gpus)
+
+    assert decision.reason is Reason.UNSCHEDULABLE
+    tolerations = [{"key": "gpu", "operator": "Exists"}]
+    tolerant = binding(
+        {"replicaScheduling": DYNAMIC},
+        replicas=1,
+        replicaRequirements={"nodeClaim": {"tolerations": tolerations}},
+    )
+    assert plan(tolerant, gpus).targets == {"gpus": 1}
+
+
+def test_an_estimate_that_makes_no_sense_counts_for_nothing_and_the_summary_counts() -> None:
+    nonsense = estimating("west", nodes=[{"rooms": [{"count": 1, "free": {"cpu": "lots"}}]}])
+
+    decision = plan(binding({"replicaScheduling": DYNAMIC}, replicas=100), nonsense)
+
+    assert decision.targets == {"west": 100}
+
+
+def test_what_a_silent_cluster_said_last_counts_and_it_is_said_how_old_it_is() -> None:
+    rooms = [{"count": 2, "free": {"cpu": "4", "pods": "2"}}]
+    since = "2026-01-01T00:00:00Z"
+    silent = estimating("west", nodes=[{"rooms": rooms}], staleSince=since)
+
+    few = plan(binding({"replicaScheduling": DYNAMIC}, replicas=4), silent)
+    many = plan(binding({"replicaScheduling": DYNAMIC}, replicas=5), silent)
+
+    assert few.targets == {"west": 4}
+    assert many.message == (
+        "The clusters that fit (west) have room for 4 of 5 replicas. "
+        f"west has not said anything new since {since}."
+    )

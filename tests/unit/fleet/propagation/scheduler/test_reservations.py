@@ -1,14 +1,22 @@
 """Room that was given away is nobody else's until a report has it, or it came to nothing."""
 
+from collections.abc import Mapping
+
 from clusterspace.apis.affinities import Traits
+from clusterspace.apis.estimates import Claim
 from clusterspace.controllers.controller import Request
 from clusterspace.fleet.propagation.scheduler.demands import read_amounts
-from clusterspace.fleet.propagation.scheduler.filters import Candidate, Room, most_replicas
+from clusterspace.fleet.propagation.scheduler.filters import (
+    Candidate,
+    Room,
+    candidate_of,
+    most_replicas,
+)
 from clusterspace.fleet.propagation.scheduler.reservations import RESERVED_SECONDS, Reservations
 from clusterspace.testing.clocks import ManualClock
 
 FIRST, SECOND = Request("first", "default"), Request("second", "default")
-CPU = read_amounts({"cpu": "1"})
+CPU = Claim(read_amounts({"cpu": "1"}))
 
 
 def west(pods: int, cpu: int = 100) -> dict[str, Candidate]:
@@ -18,7 +26,7 @@ def west(pods: int, cpu: int = 100) -> dict[str, Candidate]:
 
 def left(reservations: Reservations, reported: dict[str, Candidate], request: Request) -> int:
     found = reservations.apply(reported, request)["west"]
-    return most_replicas(found.room, CPU)
+    return most_replicas(found.room, CPU.each)
 
 
 def test_room_is_taken_off_for_others_until_it_is_reported() -> None:
@@ -77,3 +85,42 @@ def test_what_another_process_placed_and_nobody_reports_is_reserved_too() -> Non
         FIRST, {"spec": spec, "status": {"aggregatedStatus": [reported]}}, west(10)
     )
     assert left(reservations, west(10), SECOND) == 10
+
+
+def by_nodes(*cpu: str, **status: object) -> dict[str, Candidate]:
+    rooms = [{"count": 1, "free": {"cpu": each, "pods": "110"}} for each in cpu]
+    told = {"estimate": {"nodes": [{"rooms": rooms}], **status}}
+    return {"west": candidate_of({"metadata": {"name": "west"}, "spec": {}, "status": told})}
+
+
+def fitting(found: Mapping[str, Candidate], claim: Claim = CPU) -> int:
+    estimate = found["west"].room.estimate
+    known = estimate.read() if estimate else None
+    assert known is not None
+    return known.fits(claim)
+
+
+def test_room_is_taken_off_nodes_too() -> None:
+    reservations, reported = Reservations(ManualClock()), by_nodes("3", "3")
+    three = Claim(read_amounts({"cpu": "3"}))
+
+    reservations.take(FIRST, {"west": 1}, CPU, reported)
+    assert fitting(reservations.apply(reported, SECOND)) == 5
+    assert fitting(reservations.apply(reported, SECOND), three) == 1
+    assert fitting(reservations.apply(reported, FIRST)) == 6
+    reservations.take(SECOND, {"west": 2}, CPU, reported)
+    third = Request("third", "default")
+    assert fitting(reservations.apply(reported, third)) == 3
+    assert fitting(reservations.apply(by_nodes("4", "4"), third)) == 5
+    reservations.release(SECOND)
+    assert fitting(reservations.apply(reported, third)) == 5
+
+
+def test_room_given_away_on_a_cluster_that_is_not_heard_of_stays_given_away() -> None:
+    clock = ManualClock()
+    reservations, silent = Reservations(clock), by_nodes("3", staleSince="2026-01-01T00:00:00Z")
+    reservations.take(FIRST, {"west": 1}, CPU, silent)
+    clock.freeze(RESERVED_SECONDS * 10)
+
+    assert fitting(reservations.apply(silent, SECOND)) == 2
+    assert fitting(reservations.apply(by_nodes("3"), SECOND)) == 3
