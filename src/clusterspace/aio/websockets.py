@@ -35,13 +35,17 @@ VIOLATION: Final = 1002
 
 
 class Opcode(IntEnum):
-    """The type of a frame; text is not spoken here."""
+    """The type of a frame. Text is for people's clients; programs of ours do not speak it."""
 
     CONTINUATION = 0
+    TEXT = 1
     BINARY = 2
     CLOSE = 8
     PING = 9
     PONG = 10
+
+
+_KNOWN: Final = frozenset(Opcode)
 
 
 class Control(NamedTuple):
@@ -111,8 +115,9 @@ def encode_frame(opcode: Opcode, content: bytes, *, is_client: bool) -> bytes:
 class FrameReader:
     """Takes frames apart as their bytes arrive."""
 
-    def __init__(self, *, from_client: bool) -> None:
+    def __init__(self, *, from_client: bool, has_text: bool = False) -> None:
         self._from_client = from_client
+        self._has_text = has_text
         self._unread = bytearray()
         self._left = 0
         """How much of the content of a data frame is to come."""
@@ -164,10 +169,10 @@ class FrameReader:
                 return None
         if first & _RESERVED:
             raise StreamBroken("a frame uses an extension that nobody agreed on")
-        try:
-            opcode = Opcode(first & 0x0F)
-        except ValueError as error:
-            raise StreamBroken(f"frames of type {first & 0x0F} are not spoken here") from error
+        number = first & 0x0F
+        if number not in _KNOWN or (number == Opcode.TEXT and not self._has_text):
+            raise StreamBroken(f"frames of type {number} are not spoken here")
+        opcode = Opcode(number)
         key = bytes(unread[at - 4 : at]) if second & _MASKED else b""
         if opcode < Opcode.CLOSE:
             del unread[:at]

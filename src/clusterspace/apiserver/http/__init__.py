@@ -7,6 +7,7 @@ connections.py     who may connect: Limits, caps by address, tight ones for who 
 protocol.py        one connection: a request, its handler, its answer, and again; backpressure
 request_reader.py  bytes to requests; whatever is ambiguous is refused
 messages.py        Request, Response, Stream, Hijacked: what handlers see and return
+websocket_streams.py  watches and logs as messages, for browsers; tokens among protocols
 request_info.py    what is asked, from method and URL alone; in which form, from Accept
 context.py         RequestContext: one request on its way, and what every answer to it has
 chain.py           the steps around it: outcomes, deadlines, how many at once, rechecks

@@ -24,6 +24,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.slices import Slices
 from clusterspace.apiserver.http.messages import Handler
+from clusterspace.apiserver.http.websocket_streams import streams_over_websockets
 from clusterspace.telemetry import metrics
 from clusterspace.telemetry.metrics import RequestLabels
 
@@ -353,6 +354,8 @@ class Site:
     """The state that all connections of one server share: handler, limits, sets of connections."""
 
     handler: Handler
+    upgrades: Handler = field(init=False)
+    """Answers what wants to leave HTTP."""
     arrivals: Arrivals[Any]
     """Who may connect. Its guests are connections, from their first packet to their last."""
     limits: Limits = field(default_factory=Limits)
@@ -374,6 +377,9 @@ class Site:
     date_line: bytes = b""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set whenever something that a drain waits for may have happened."""
+
+    def __post_init__(self) -> None:
+        self.upgrades = streams_over_websockets(self.handler, self.clock)
 
     def refresh_date(self) -> None:
         """Bring the Date header up to the second."""

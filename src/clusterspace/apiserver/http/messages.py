@@ -252,36 +252,36 @@ class Hijacked:
     reader's end of file; over TLS there is no half-close, so it is the end of both directions.
     """
 
-    __slots__ = ("_wire", "reader")
+    __slots__ = ("reader", "wire")
 
     def __init__(self, wire: Wire, reader: asyncio.StreamReader) -> None:
-        self._wire = wire
+        self.wire = wire
         self.reader = reader
 
     @property
     def is_connected(self) -> bool:
         """Whether the peer is still there, as far as we know."""
-        return self._wire.is_connected
+        return self.wire.is_connected
 
     def write(self, data: bytes) -> None:
         """Send bytes as they are."""
-        self._wire.write(data)
+        self.wire.write(data)
 
     async def drain(self) -> None:
         """Wait until the buffer has room; ConnectionResetError when the peer has gone."""
-        await self._wire.drain()
+        await self.wire.drain()
 
     async def flush(self) -> None:
         """Wait until everything written has been taken, or the peer has gone."""
-        await self._wire.flush()
+        await self.wire.flush()
 
     def half_close(self) -> None:
         """Tell the peer that no more will come; over TLS nothing happens until the handler ends."""
-        self._wire.half_close()
+        self.wire.half_close()
 
     def abort(self) -> None:
         """Cut the connection."""
-        self._wire.abort()
+        self.wire.abort()
 
 
 # -- requests --------------------------------------------------------------------------------------

@@ -553,7 +553,8 @@ class Connection(asyncio.Protocol):
     async def _serve(self, request: Request) -> None:
         try:
             try:
-                response = await self._site.handler(request)
+                handler = self._site.upgrades if request.is_upgrade else self._site.handler
+                response = await handler(request)
                 pieces = self._encode(response)
             except Exception as error:  # noqa: BLE001 - the edge: whatever it is, one answer, one log line
                 # Logged is what is our fault: not a refusal, and not a client that hung up.

@@ -31,6 +31,7 @@ from clusterspace.apiserver.http.request_info import (
     negotiate_status,
     read_accept,
 )
+from clusterspace.apiserver.http.websocket_streams import PROTOCOLS, TOKEN_PROTOCOL
 from clusterspace.client.requests import Headers, unfit_status
 from clusterspace.errors import ApiError, ClusterMisbehaved, MalformedObject
 from clusterspace.kube import plain_text, statuses
@@ -225,9 +226,6 @@ PASSED_ON: Final = frozenset(
 )  # fmt: skip
 """The headers of a request that its target gets to see; all others stay here."""
 
-_PROTOCOLS: Final = "sec-websocket-protocol"
-_TOKEN_PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."  # noqa: S105 - the word before it
-
 
 def headers_to_pass(pairs: Iterable[tuple[str, str]]) -> Headers:
     """Return the headers of a request that go along."""
@@ -235,10 +233,10 @@ def headers_to_pass(pairs: Iterable[tuple[str, str]]) -> Headers:
     for name, value in pairs:
         if name not in PASSED_ON:
             continue
-        if name == _PROTOCOLS:
+        if name == PROTOCOLS:
             # Without the one in which browsers hide their token.
             named = (each.strip() for each in value.split(","))
-            value = ", ".join(each for each in named if not each.startswith(_TOKEN_PROTOCOL))
+            value = ", ".join(each for each in named if not each.startswith(TOKEN_PROTOCOL))
         if value:
             passed.append((name, value))
     return tuple(passed)
