@@ -16,7 +16,7 @@ const CLASSES = ["name", "", "version", "num", "room", "room", "room", "num", "n
 const ORDER = ["unwell", "silent", "leaving", "joining", "well"];
 
 /** Keep what a feed tells in a map by UID. */
-function gather(store, keep) {
+export function gather(store, keep) {
   return {
     list(items) {
       store.set(new Map(items.map((each) => [each.metadata.uid, keep(each)])));
@@ -28,7 +28,7 @@ function gather(store, keep) {
 }
 
 /** Of a cluster, what is shown: its status also lists every API it has. */
-function slim(cluster) {
+export function slim(cluster) {
   const { metadata, spec = {}, status = {} } = cluster;
   return {
     metadata: { name: metadata.name, uid: metadata.uid, creationTimestamp: metadata.creationTimestamp, deletionTimestamp: metadata.deletionTimestamp },

@@ -36,11 +36,12 @@ const SCREENS = {
   "": async (signal) => fleetScreen(signal),
   fleet: async (signal) => fleetScreen(signal),
   object: async (signal, parts) => (await import("./object.js")).objectScreen(signal, parts),
+  moves: async (signal) => (await import("./moves.js")).movesScreen(signal),
   whatif: async (signal, parts, query) => (await import("./whatif.js")).whatIfScreen(signal, query),
   search: async (signal, parts, query) => (await import("./search.js")).searchScreen(signal, query),
 };
-const TITLES = { fleet: S.fleet, search: S.search, whatif: S.whatIf.title };
-const KEYS = { f: "fleet", s: "search", w: "whatif" };
+const TITLES = { fleet: S.fleet, search: S.search, moves: S.moves.title, whatif: S.whatIf.title };
+const KEYS = { f: "fleet", s: "search", m: "moves", w: "whatif" };
 
 async function show() {
   screen.abort();
@@ -72,7 +73,7 @@ function frame(current) {
       "header",
       { class: "top" },
       h("span", { class: "product" }, h("img", { src: "icon.svg", alt: "", width: "18", height: "18" }), S.product),
-      h("nav", { "aria-label": S.product }, item("fleet", S.fleet), item("search", S.search), item("whatif", S.whatIf.title)),
+      h("nav", { "aria-label": S.product }, item("fleet", S.fleet), item("search", S.search), item("moves", S.moves.title), item("whatif", S.whatIf.title)),
       h(
         "div",
         { class: "who" },
