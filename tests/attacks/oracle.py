@@ -37,6 +37,7 @@ CLUSTER_SCOPED = {
     "config.karmada.io": "resourceinterpretercustomizations "
     "resourceinterpreterwebhookconfigurations",
     "flowcontrol.apiserver.k8s.io": "flowschemas prioritylevelconfigurations",
+    "access.clusterspace.io": "clusterconsumers",
     "migration.clusterspace.io": "migrationitems migrations",
     "networking.k8s.io": "ingressclasses ipaddresses servicecidrs",
     "node.k8s.io": "runtimeclasses",

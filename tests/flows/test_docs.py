@@ -56,6 +56,7 @@ WITHOUT_STEPS = (
     "comparison.md",
     "fleet-verbs.md",
     "guides/autoscaling.md",
+    "guides/cluster-consumers.md",
     "guides/failover.md",
     "guides/interpreters.md",
     "guides/moves.md",

@@ -16,6 +16,9 @@ _PLACEMENT: Final = "placement.kubernetes-fleet.io"
 _MEMBERS: Final = "cluster.kubernetes-fleet.io"
 
 ACTED_ON: Final[Mapping[GroupKind, str]] = {
+    ("access.clusterspace.io", "ClusterConsumer"): (
+        "A program that is told of clusters in its namespace, with credentials that end."
+    ),
     ("autoscaling.karmada.io", "FederatedHPA"): (
         "Scales a template by the load of its pods in all clusters together."
     ),
@@ -120,6 +123,9 @@ ACTED_ON: Final[Mapping[GroupKind, str]] = {
 """Kinds that people write or read and our controllers act on: their fields are listed."""
 
 WRITTEN: Final[Mapping[GroupKind, str]] = {
+    ("multicluster.x-k8s.io", "ClusterProfile"): (
+        "A cluster, as the consumer of this namespace is told of it."
+    ),
     (_PLACEMENT, "ClusterResourcePlacementStatus"): (
         "The status of a placement, for users of the namespace that it places."
     ),
@@ -150,7 +156,6 @@ BY_COMMANDS: Final[Mapping[GroupKind, str]] = {
 """Kinds that `clusterspace migrate` writes, and goes on by."""
 
 FOR_OTHERS: Final[Mapping[GroupKind, str]] = {
-    ("multicluster.x-k8s.io", "ClusterProfile"): "KubeFleet",
     (_PLACEMENT, "AppliedWork"): "KubeFleet",
     (_PLACEMENT, "Work"): "KubeFleet",
 }
@@ -379,6 +384,14 @@ _MEMBER: Final = {
 }
 
 FIELDS: Final[Mapping[GroupKind, Mapping[str, str]]] = {
+    ("access.clusterspace.io", "ClusterConsumer"): {
+        "spec.serviceAccount": "The account of the hub that it is; it does not change.",
+        "spec.clusterAffinity": "Which clusters; an empty one means all.",
+        "spec.outputs": "`ClusterProfile`, `TokenSecret`, `ArgoCDSecret`, for each cluster.",
+        "spec.tokenSeconds": "When a token ends: 600 to 3600.",
+        "spec.suspend": "Takes all its credentials back.",
+        "status.clusters": "How many clusters it is told of.",
+    },
     ("autoscaling.karmada.io", "FederatedHPA"): {
         "spec.scaleTargetRef": "A template that a policy places, with a `scale` subresource.",
         "spec.minReplicas": "1, if not said; 0 takes an Object or External metric.",

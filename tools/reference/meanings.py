@@ -16,6 +16,8 @@ NOT_OURS: Final = (
 )
 
 KINDS: Final = {
+    "clusterspace.apis.consumers": "ClusterProfile",
+    "clusterspace.fleet.membership.consumers": "ClusterConsumer",
     "clusterspace.fleet.autoscaling.federated_hpa": "FederatedHPA",
     "clusterspace.fleet.autoscaling.metrics": "FederatedHPA",
     "clusterspace.kube.autoscaling": "FederatedHPA",
@@ -53,6 +55,16 @@ _FAILURES: Final = (
     "clusterspace.apis.clusters:DELETIONS_PAUSED",
 )
 INDIRECT: Final[Indirect] = {
+    # A profile repeats why its Cluster is ready or not.
+    ("clusterspace.apis.consumers", "ready.get('reason') or 'Unknown'"): (),
+    ("clusterspace.fleet.membership.consumers", "problem.reason"): (
+        "CredentialsForbidden",
+        "InvalidClusterAffinity",
+        "NameTaken",
+        "NamespaceNotFound",
+        "ServiceAccountNotFound",
+        "TurnedOff",
+    ),
     ("clusterspace.fleet.autoscaling.metrics", "reason"): (
         "FailedGetContainerResourceMetric",
         "FailedGetExternalMetric",
@@ -145,6 +157,8 @@ INDIRECT: Final[Indirect] = {
 }
 
 TYPES: Final = {
+    "ControlPlaneHealthy": "Whether the cluster is well, as its Cluster says by `Ready`.",
+    "Published": "Whether everything that a consumer asks for is written.",
     "AbleToScale": "Whether the target and its scale were found, and could be changed.",
     "ScalingActive": "Whether its load could be measured; names silent clusters.",
     "ScalingLimited": "Whether bounds or `behavior` keep it from the size that the load asks for.",
@@ -217,6 +231,13 @@ TYPES: Final = {
 }
 
 REASONS: Final = {
+    "AllPublished": "A consumer is told of every cluster that is meant for it.",
+    "CredentialsForbidden": "The controllers may not give credentials in the consumer's namespace.",
+    "InvalidClusterAffinity": "Which clusters are meant cannot be read; the message says why.",
+    "NameTaken": "Somebody else's object has the name of a cluster; it is left alone.",
+    "NamespaceNotFound": "The namespace of a consumer's account is not there.",
+    "ServiceAccountNotFound": "The account of a consumer is not there.",
+    "TurnedOff": "The controllers run without the option that turns this on.",
     "FailedGetContainerResourceMetric": "No cluster tells what the container uses.",
     "FailedGetExternalMetric": "No cluster tells of the metric.",
     "FailedGetObjectMetric": "No cluster tells of the metric.",

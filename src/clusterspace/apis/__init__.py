@@ -1,4 +1,4 @@
-"""Our own kinds: Karmada's, KubeFleet's, about.k8s.io's and migrations, one module per noun; pure.
+"""Our own kinds: Karmada's, KubeFleet's, about.k8s.io's and a few of ours, a module per noun; pure.
 
 crds/                their CustomResourceDefinitions, a YAML file each
 clusters.py, member_clusters.py  a cluster and whose its credentials are; the declarative way in
@@ -18,6 +18,7 @@ fleet_placements.py  KubeFleet's placements: names, states, what the hub adds an
 envelopes.py         KubeFleet's envelopes: manifests for members that do nothing on the hub
 differences.py       how a member's object differs, as Works report it
 staged_updates.py    KubeFleet's staged update runs, strategies and approval requests
+consumers.py         programs that are told of clusters: their profiles, and Secrets with tokens
 migrations.py        what the hub keeps of a live cluster that is taken in, and of how it was before
 works.py             bindings and Works: one template on its clusters; what never leaves its place
 estimates.py         what a cluster can still take, node by node and by its quotas; counted, bounded

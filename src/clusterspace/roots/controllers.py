@@ -13,6 +13,7 @@ import structlog
 
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor, report
+from clusterspace.apis.consumers import Address
 from clusterspace.apis.identities import CONTROLLERS_LEASE
 from clusterspace.client.endpoints import AddressRules
 from clusterspace.client.requests import ResourcePath
@@ -28,6 +29,7 @@ from clusterspace.fleet.autoscaling.federated_hpa import FederatedHpaController
 from clusterspace.fleet.execution.controller import Execution
 from clusterspace.fleet.interpretation.interpreter import Interpreter
 from clusterspace.fleet.membership.connections import MemberClients, read_user_settings
+from clusterspace.fleet.membership.consumers import ClusterConsumers
 from clusterspace.fleet.membership.controller import ClusterController
 from clusterspace.fleet.membership.impersonation import Impersonation
 from clusterspace.fleet.membership.leases import LeaseMonitor
@@ -52,7 +54,7 @@ from clusterspace.fleet.propagation.scale_targets import ScaleTargets
 from clusterspace.fleet.propagation.scheduler.controller import Scheduler
 from clusterspace.fleet.propagation.statuses import BindingStatuses
 from clusterspace.fleet.propagation.works.controller import BindingWorks
-from clusterspace.roots.clients import connect, member_rules
+from clusterspace.roots.clients import connect, member_rules, read_pem
 from clusterspace.roots.processes import (
     process_identity,
     serving_metrics,
@@ -118,6 +120,9 @@ async def lead(
     events = EventRecorder(hub, component=_COMPONENT, clock=clock)
     caches = HubCaches(hub)
     caches.shared(Interpreter).reach_by(Webhooks(rules, clock))
+    address = None
+    if settings.consumers_server:
+        address = Address(settings.consumers_server, read_pem(settings.hub.trust.authority))
     statuses = StatusSettings(settings.status_seconds, settings.thresholds)
     reconcilers: tuple[Reconciler, ...] = (
         ClusterController(hub, caches, events, members, clock),
@@ -126,6 +131,7 @@ async def lead(
         LeaseMonitor(hub, caches, events, clock, settings.monitor),
         RemedyController(hub, caches, events),
         MemberClusterController(hub, caches, events, clock, settings.member_clusters),
+        ClusterConsumers(hub, caches, events, clock, address),
     )
     if settings.federation:
         reconcilers = (

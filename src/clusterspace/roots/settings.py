@@ -237,6 +237,8 @@ class ControllersSettings:
     """Where members may be besides where they may be anyway."""
     unschedulable_seconds: float = UNSCHEDULABLE_SECONDS
     """After how long a replica that finds no node is placed elsewhere; 0: never."""
+    consumers_server: str = ""
+    """Where ClusterConsumers reach clusters; empty: nothing is written for any."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,8 @@ ACTING = frozenset(
         "clusterschedulingpolicysnapshots",
         "migrations",
         "migrationitems",
+        "clusterconsumers",
+        "clusterprofiles",
     }
 )
 """What our controllers and commands act on, or write."""
@@ -104,7 +106,6 @@ ACTING = frozenset(
 WRITTEN_BY_THEIRS = frozenset(
     {
         "appliedworks",
-        "clusterprofiles",
     }
 )
 """What controllers of others write for each other; no person relies on it."""
@@ -163,6 +164,7 @@ def test_all_groups_of_karmada_and_kubefleet_are_served_and_one_of_ours():
         "cluster.kubernetes-fleet.io",
         "placement.kubernetes-fleet.io",
         "about.k8s.io",
+        "access.clusterspace.io",  # ours alone
         "migration.clusterspace.io",  # ours alone
     }
 

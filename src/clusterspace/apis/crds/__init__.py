@@ -2,8 +2,8 @@
 
 `kubectl apply -f` on this directory makes any kube-apiserver a hub; our own installs them when it
 starts. The kinds and fields are those of Karmada, KubeFleet and SIG Multicluster, so that their
-clients work here; the group `migration.clusterspace.io` is our own. A file is named
-`<group>_<plural>.yaml`.
+clients work here; the groups `access.clusterspace.io` and `migration.clusterspace.io` are our own.
+A file is named `<group>_<plural>.yaml`.
 
 To parse them all is a sixth of what a server takes to start. What was parsed is therefore kept
 where Python keeps what it compiled, by the digest of each file: one that changed is parsed anew.

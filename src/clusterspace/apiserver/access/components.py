@@ -8,11 +8,13 @@ anybody adds, as the scope of agents does.
 
     gateway      reads the Secrets of `karmada-cluster`, and no others
     controllers  delete execution namespaces, namespaces of members and their rights; no others
-                 write leases, ConfigMaps and Secrets in `karmada-cluster` alone
+                 write leases, ConfigMaps and Secrets in `karmada-cluster` alone; of other
+                 namespaces' Secrets, what is written there for a ClusterConsumer
                  patch, of what is not their own, the marks of propagation and summed up statuses
                  grant what agents of members need, in the namespaces of members, to somebody
-                 use no subresource but status and scale: not proxy, exec, token, approval;
-                 and scale only what an autoscaler of its namespace names
+                 use no subresource but status and scale: not proxy, exec, approval; and scale
+                 only what an autoscaler of its namespace names. Tokens of a ServiceAccount they
+                 may ask for where a role of its namespace says so, and theirs does not
 
 And nobody becomes an agent or a component by impersonation: those names come with a certificate.
 """
@@ -21,6 +23,7 @@ from collections.abc import Iterable
 from typing import Any, Final, cast
 
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, EXECUTION_PREFIX
+from clusterspace.apis.consumers import CLUSTER_CONSUMERS, CLUSTER_PROFILES, is_consumers
 from clusterspace.apis.identities import (
     AGENT_USER_PREFIX,
     AGENTS,
@@ -61,7 +64,11 @@ _OWN_GROUPS: Final = frozenset(
 """Groups in which the role alone says what the controllers may write."""
 
 _OWN_STATUSES: Final = frozenset(
-    {("apps.karmada.io", "workloadrebalancers"), ("policy.karmada.io", "federatedresourcequotas")}
+    {
+        ("apps.karmada.io", "workloadrebalancers"),
+        ("policy.karmada.io", "federatedresourcequotas"),
+        (CLUSTER_CONSUMERS.group, CLUSTER_CONSUMERS.resource),
+    }
 )
 """What people write and the controllers answer in the status."""
 
@@ -69,6 +76,11 @@ _FOR_TEMPLATES: Final = frozenset({"get", "list", "watch", "patch"})
 """Verbs the controllers need on everything; what a patch changes is seen in the ComponentGuard."""
 
 _CREDENTIALS: Final = ("", "secrets")
+_FOR_CONSUMERS: Final = frozenset(
+    {_CREDENTIALS, (CLUSTER_PROFILES.group, CLUSTER_PROFILES.resource)}
+)
+"""What the controllers write for ClusterConsumers, in namespaces of others."""
+
 _INSIDE: Final = {
     _CREDENTIALS: (CLUSTER_NAMESPACE,),
     ("", "configmaps"): (CLUSTER_NAMESPACE,),
@@ -119,7 +131,9 @@ _MARKED: Final = ("labels", "annotations", "finalizers")
 _CERTIFIED: Final = "agents and parts of the control plane are known by certificates alone"
 _ELSEWHERE: Final = f"outside of {CLUSTER_NAMESPACE} it is none of this part's business"
 _SUBRESOURCES: Final = ("", "status", "scale")
+_ACCOUNTS: Final = ("", "serviceaccounts")
 _NO_OTHERS: Final = "the controllers need no subresource but status and scale"
+_CONSUMERS_ALONE: Final = "the controllers remove only what they wrote for a ClusterConsumer"
 _LENDING: Final = "the controllers grant only what agents of members need"
 _FOREIGN: Final = "the controllers remove only what they made for members"
 
@@ -141,11 +155,15 @@ def limit_of(user: User, info: RequestInfo, name: str) -> str:
     if user.name != CONTROLLERS_USER or not info.is_resource:
         return ""
     if info.subresource not in _SUBRESOURCES:
-        return _NO_OTHERS
+        # Their own role has no tokens: who wants the controllers to give some to a program says so
+        # in its namespace, by a role that names the account.
+        return "" if (*kind, info.subresource) == (*_ACCOUNTS, "token") else _NO_OTHERS
     if info.group == RBAC_GROUP and info.verb in ("bind", "escalate"):
         return _LENDING
     if kind in _OWN_NAMES and info.verb in ("delete", "deletecollection"):
         return "" if name.startswith(_OWN_NAMES[kind]) else _FOREIGN
+    if kind == _CREDENTIALS and info.verb in ("create", "delete"):
+        return ""  # which ones is seen in the ComponentGuard
     if kind in _INSIDE and info.verb not in _FOR_TEMPLATES:
         return "" if info.namespace in _INSIDE[kind] else _ELSEWHERE
     return ""
@@ -203,6 +221,8 @@ def refusal_of(
         return ""
     if namespace_of(new) == CLUSTER_NAMESPACE and kind in (_LEASES, _CONFIG_MAPS):
         return ""  # heartbeats, and what a member that left by force leaves behind
+    if kind in _FOR_CONSUMERS and is_consumers(new) and (old is None or is_consumers(old)):
+        return ""
     if old is None:
         is_shared = kind == ("", "namespaces") and name == CLUSTER_NAMESPACE
         return "" if is_shared else f"the controllers make no {resource.plural} of this name"
@@ -217,6 +237,14 @@ def refusal_of(
     if _unmarked(new) != _unmarked(old):
         return "the controllers may mark it, and what it says is its author's"
     return ""
+
+
+def deletion_refusal_of(resource: ResourceInfo, old: Object) -> str:
+    """Return why the controllers may not delete an object that their role let them delete."""
+    kind = (resource.group, resource.plural)
+    if kind == _CREDENTIALS and namespace_of(old) == CLUSTER_NAMESPACE:
+        return ""
+    return _CONSUMERS_ALONE if kind in _FOR_CONSUMERS and not is_consumers(old) else ""
 
 
 def _grant_refusal(new: Object, old: Object | None) -> str:

@@ -336,6 +336,7 @@ COMPONENT_ROLES: Final = (
         _on(("delete",), "", "secrets"),
         _on(_CREATE, "", "configmaps"),
         _on(("create", "delete"), "", "namespaces"),
+        _on(("create", "delete"), "multicluster.x-k8s.io", "clusterprofiles"),
         _on(("create", "delete"), RBAC_GROUP, "clusterrolebindings", "clusterroles",
             "rolebindings", "roles"),
     )),

@@ -24,7 +24,7 @@ from clusterspace.apiserver.access.authorizer import HubAuthorizer, resource_att
 from clusterspace.apiserver.admission.propagation import stored_objects
 from clusterspace.apiserver.http.guards import Authorizer, refusal
 from clusterspace.apiserver.http.request_info import RequestInfo
-from clusterspace.apiserver.state import Admission, HubState, Plugin
+from clusterspace.apiserver.state import Admission, HubState, Operation, Plugin
 from clusterspace.errors import Forbidden
 from clusterspace.kube import statuses
 from clusterspace.kube.causes import quoted
@@ -222,11 +222,22 @@ class AgentGuard(Plugin):
 
 
 class ComponentGuard(Plugin):
-    """Refuses what the controllers write beyond their limits."""
+    """Refuses what the controllers write, or delete, beyond their limits."""
+
+    handles = frozenset({Operation.CREATE, Operation.UPDATE, Operation.DELETE})
+
+    async def validate(self, hub: HubState, admission: Admission) -> None:
+        """Refuse a deletion of what was not written by them."""
+        is_deletion = admission.operation is Operation.DELETE
+        if is_deletion and admission.user.name == CONTROLLERS_USER:
+            why = components.deletion_refusal_of(admission.served.info, admission.old or {})
+            if why:
+                raise _refused(admission, why)
 
     async def admit(self, hub: HubState, admission: Admission) -> Object:
         """Return the object as it is, or refuse it."""
-        if admission.user.name == CONTROLLERS_USER:
+        is_write = admission.operation is not Operation.DELETE
+        if is_write and admission.user.name == CONTROLLERS_USER:
             info, new, old = admission.served.info, admission.new, admission.old
             part = admission.subresource
             why = components.refusal_of(info, new, old, subresource=part)

@@ -163,6 +163,13 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0.1),
     help="Seconds between two looks at the load of what a FederatedHPA scales.",
 )
+@click.option(
+    "--cluster-consumers",
+    "consumers_server",
+    default="",
+    metavar="URL",
+    help="Write ClusterProfiles and credentials for ClusterConsumers, which reach the hub at URL.",
+)
 @unschedulable_option
 @deletion_budget_option
 @member_cidrs_option
@@ -188,6 +195,7 @@ def controllers(
     settle_seconds: float,
     margin_seconds: float,
     autoscaling_seconds: float,
+    consumers_server: str,
     unschedulable_seconds: float,
     deletion_budget: str,
     member_cidrs: Networks,
@@ -238,6 +246,7 @@ def controllers(
             ),
             member_cidrs=member_cidrs,
             unschedulable_seconds=unschedulable_seconds,
+            consumers_server=consumers_server,
         )
         await serve_until_stopped(settings)
 

@@ -18,6 +18,7 @@ Watch over:
     health.py         probes a member, and believes a change only when it lasts
     leases.py         the heartbeat of Pull clusters; who falls silent is Unknown, unless it is us
     remedies.py       what conditions of a cluster call for, by Remedies, in its status
+    consumers.py      programs that are told of clusters, with tokens of their own that end
     tunnels.py        how users reach a Pull member: the connections its agent keeps to servers
     overview.py       Clusters as a table for people
 
