@@ -48,7 +48,14 @@ from clusterspace.client.resources import (
 from clusterspace.controllers.commit import commit, release
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import Cache
-from clusterspace.errors import Conflict, Malformed, MalformedObject, NotFound, NotServed
+from clusterspace.errors import (
+    Conflict,
+    Malformed,
+    MalformedObject,
+    MalformedTimestamp,
+    NotFound,
+    NotServed,
+)
 from clusterspace.fleet.execution.contents import (
     NAMESPACES,
     WITH_CONTENTS,
@@ -92,6 +99,8 @@ from clusterspace.kube.times import parse_time
 # It counts what nobody asked for. A person who deletes a template asks for its copies to go, and
 # whoever withdraws them has looked, live, that it is gone, and says so on the Work. What
 # follows from a policy, a label, a scheduler's change of mind or a list that was empty is counted.
+# What was put there within these ten minutes counts for one minute: somebody tries things out. A
+# wave of such things is still stopped, and nothing that anybody has come to rely on goes uncounted.
 #
 # The pause is a condition of the Cluster, so it outlives us and people see it. It ends when a
 # person says so, by `clusterspace resume`.
@@ -102,6 +111,10 @@ _log = structlog.get_logger(__name__)
 FREE_DELETIONS: Final = 10
 LARGEST_SHARE: Final = 0.2
 WINDOW_SECONDS: Final = 600.0
+NEW_SECONDS: Final = 60.0
+"""For how long the deletion of an object counts that was there for less than the window."""
+_CLOCKS_APART: Final = 60.0
+"""How far the clocks of hub and member may differ for an object to be taken for new."""
 
 OFF: Final = "off"
 _LIMITS: Final = re.compile(r"(\d{1,9})(?:/(\d{1,3})%)?")
@@ -172,8 +185,9 @@ class DeletionCounts:
 class DeletionWindow:
     """The deletions of the last minutes on one member."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, seconds: float = WINDOW_SECONDS) -> None:
         self._clock = clock
+        self._seconds = seconds
         self._times: deque[float] = deque()
 
     def note(self, objects: int = 1) -> None:
@@ -182,7 +196,7 @@ class DeletionWindow:
 
     def count(self) -> int:
         """Return how many there were within the window."""
-        oldest = self._clock.monotonic() - WINDOW_SECONDS
+        oldest = self._clock.monotonic() - self._seconds
         while self._times and self._times[0] <= oldest:
             self._times.popleft()
         return len(self._times)
@@ -287,6 +301,7 @@ class DeletionBudget:
         self._events = events
         self._clock = clock
         self._window = DeletionWindow(clock)
+        self._window_of_new = DeletionWindow(clock, NEW_SECONDS)
         self._goes_since: dict[str, float | None] = {}
         self._is_pausing = False
         """We have written the pause, and the cache of Clusters does not show it yet."""
@@ -307,7 +322,7 @@ class DeletionBudget:
         """Forget a Work that is gone."""
         self._goes_since.pop(name, None)
 
-    def note_deletion(self, goes_since: float, objects: int = 1) -> None:
+    def note_deletion(self, goes_since: float, objects: int = 1, *, is_new: bool = False) -> None:
         """Count a deletion that was carried out, unless a person had approved of it."""
         cluster = self._find_cluster()
         # Deletions that a person approved of do not count towards the next pause: `resume` after a
@@ -316,7 +331,7 @@ class DeletionBudget:
         if cluster is not None and is_being_deleted(cluster):
             return
         if goes_since > (0.0 if cluster is None else approved_until(cluster)):
-            self._window.note(objects)
+            (self._window_of_new if is_new else self._window).note(objects)
 
     def cluster_changed(self, before: Object | None, after: Object) -> bool:
         """Take in a change of the Cluster; return whether deletions may go on since."""
@@ -326,18 +341,24 @@ class DeletionBudget:
         is_resumed = was_paused and not is_paused(after)
         if is_resumed:
             self._window.clear()
+            self._window_of_new.clear()
         return is_resumed
 
     async def wait_for_wave(self) -> None:
         """Wait until all that goes together was heard of, or it needs a person's word anyway."""
-        await self._wave.wait(lambda: self._count().is_too_much)
+        await self._wave.wait(lambda: self.counts.is_too_much)
+
+    @property
+    def counts(self) -> DeletionCounts:
+        """How many go and stay now, whatever a person approved of."""
+        return self._count()
 
     def _count(self, approved: float = 0.0, beside: int = 0) -> DeletionCounts:
         going = [each for each in self._goes_since.values() if each is not None]
         return DeletionCounts(
             staying=len(self._goes_since) - len(going),
             pending=sum(each > approved for each in going) + beside,
-            recent=self._window.count(),
+            recent=self._window.count() + self._window_of_new.count(),
             limits=self._limits,
         )
 
@@ -392,6 +413,17 @@ class Doomed:
 
     path: ResourcePath
     uid: str
+    created: float = 0.0
+    """Since when it is there, by the member's clock; since ever, if it does not say."""
+
+    def is_new_in(self, work: Object) -> bool:
+        """Whether it came with a Work that was deleted soon after, and was not there before."""
+        ordered = find_at(work, "metadata", "creationTimestamp")
+        if not ordered or not is_being_deleted(work):
+            return False
+        since = parse_time(ordered)
+        lived = deleted_at(work) - since
+        return lived < WINDOW_SECONDS and self.created >= since - _CLOCKS_APART
 
 
 async def find_doomed(
@@ -408,7 +440,8 @@ async def find_doomed(
     recorded = _decision(work).uids.get(str(path)) if is_being_deleted(work) else None
     if recorded is not None and recorded != uid_of(live):
         return None
-    return Doomed(path, uid_of(live))
+    created = find_at(live, "metadata", "creationTimestamp")
+    return Doomed(path, uid_of(live), _read_moment(created))
 
 
 async def record(hub: Client, work: Object, doomed: list[Doomed]) -> Object:
@@ -615,7 +648,7 @@ class Pruner:
             with suppress(NotFound):
                 await self._member.delete(each.path, options)
             if not is_asked:
-                self._budget.note_deletion(goes_since)
+                self._budget.note_deletion(goes_since, is_new=each.is_new_in(work))
         if beside and not is_asked:
             self._budget.note_deletion(goes_since, beside)
         await self._make_sure_of_stop(noted, places)
@@ -681,6 +714,14 @@ class Pruner:
 def was_asked_for(work: Object) -> bool:
     """Whether a Work goes because somebody deleted its template: such a deletion is not counted."""
     return is_being_deleted(work) and annotations_of(work).get(DELETION_ASKED) == "true"
+
+
+def _read_moment(text: Any) -> float:
+    """Return a time that a member told; long ago, when it cannot be read."""
+    try:
+        return parse_time(text) if isinstance(text, str) else 0.0
+    except MalformedTimestamp:
+        return 0.0
 
 
 def deleted_at(work: Object) -> float:

@@ -1,14 +1,20 @@
 import asyncio
+from typing import Any
 
 import pytest
 
+from clusterspace.client.requests import GroupVersionResource, ResourcePath
 from clusterspace.fleet.execution.prune import (
     APPROVED_UNTIL,
+    FREE_DELETIONS,
     LONGEST_WAVE_SECONDS,
+    NEW_SECONDS,
     WINDOW_SECONDS,
+    DeletionBudget,
     DeletionCounts,
     DeletionWave,
     DeletionWindow,
+    Doomed,
     approved_until,
     is_paused,
     paused_condition,
@@ -16,7 +22,10 @@ from clusterspace.fleet.execution.prune import (
 )
 from clusterspace.kube.conditions import Condition, set_condition
 from clusterspace.kube.objects import Object
+from clusterspace.kube.times import format_time
 from clusterspace.testing.clocks import ManualClock
+
+CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
 
 
 @pytest.mark.parametrize(
@@ -50,6 +59,46 @@ async def test_a_deletion_counts_for_ten_minutes() -> None:
     assert window.count() == 1
     await clock.advance(WINDOW_SECONDS)
     assert window.count() == 0
+
+
+def work(created: float, deleted: float | None) -> Object:
+    metadata = {"creationTimestamp": format_time(created)}
+    if deleted is not None:
+        metadata["deletionTimestamp"] = format_time(deleted)
+    return {"metadata": metadata}
+
+
+@pytest.mark.parametrize(
+    ("created", "deleted", "object_created", "is_new"),
+    [
+        (1000, 1300, 1001, True),
+        (1000, 1300, 950, True),  # clocks differ
+        (1000, 1300, 100, False),  # it was there before, and was taken over
+        (1000, 1600, 1001, False),  # ten minutes are long enough to be relied on
+        (1000, None, 1001, False),  # a Work that stays and drops it
+        (1000, 1300, 0, False),  # nobody knows since when it is there
+    ],
+)
+def test_what_came_with_a_work_of_minutes_ago_is_new(
+    created: float, deleted: float | None, object_created: float, *, is_new: bool
+) -> None:
+    doomed = Doomed(ResourcePath(CONFIG_MAPS, "default", "web"), "uid", object_created)
+
+    assert doomed.is_new_in(work(created, deleted)) is is_new
+
+
+async def test_the_deletion_of_something_new_counts_for_a_minute() -> None:
+    clock = ManualClock()
+    nobody: Any = None  # nothing is written: the budget is not asked, only looked at
+    budget = DeletionBudget(nobody, cluster, nobody, clock)
+    for _ in range(FREE_DELETIONS):
+        budget.note_deletion(clock.now(), is_new=True)
+    budget.note_work("web", clock.now())
+    assert budget.counts.is_too_much
+
+    await clock.advance(NEW_SECONDS)
+
+    assert not budget.counts.is_too_much
 
 
 def test_a_person_who_resumes_begins_a_new_window() -> None:
