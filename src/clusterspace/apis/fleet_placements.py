@@ -128,6 +128,10 @@ APPLIED_HASH: Final = "clusterspace.io/applied-hash"
 """Annotation of a manifest, and so of the member's object: which manifest was applied last. An
 object that has the same and says something else has drifted; with another it is to be updated."""
 
+CARRIED_BINDINGS: Final = "migration.clusterspace.io/carried-bindings"
+"""Annotation of a placement that another hub had before: its bindings there, by cluster. While it
+is there these clusters count as picked, and their bindings get these names."""
+
 PICK_ALL: Final = "PickAll"
 PICK_N: Final = "PickN"
 PICK_FIXED: Final = "PickFixed"
@@ -296,6 +300,23 @@ def read_state(text: str) -> ObjectState:
     """Read what `state_text` wrote."""
     manifest_state, *overrides = text.split(" ")
     return ObjectState(manifest_state, tuple(overrides))
+
+
+def carried_bindings_of(placement: Object) -> dict[str, str]:
+    """Return the names of the bindings a placement had on another hub, by cluster.
+
+    Anybody may have written the annotation: what cannot be read, or be a name, is not there.
+    """
+    text = annotations_of(placement).get(CARRIED_BINDINGS)
+    try:
+        carried = msgspec.json.decode(text, type=dict[str, str]) if text else {}
+    except msgspec.DecodeError:
+        return {}
+    return {
+        cluster: name
+        for cluster, name in carried.items()
+        if not dns1123_subdomain_problems(name) and not dns1123_subdomain_problems(cluster)
+    }
 
 
 def hashes_text(hashes: dict[str, str]) -> str:

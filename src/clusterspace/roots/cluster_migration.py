@@ -33,10 +33,12 @@ from clusterspace.errors import AlreadyExists, CannotMigrate, CannotPromote, Not
 from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.connections import read_settings
 from clusterspace.fleet.migration import apply as applying
-from clusterspace.fleet.migration import hub_planning, planning, spreading, undo
+from clusterspace.fleet.migration import hub_planning, kubefleet, planning, spreading, undo
 from clusterspace.fleet.migration.groups import Group, Spread
-from clusterspace.fleet.migration.handover import Handover
+from clusterspace.fleet.migration.karmada_handover import KarmadaHandover
 from clusterspace.fleet.migration.kept_snapshots import find_kept, keep_snapshot
+from clusterspace.fleet.migration.kubefleet_handover import KubeFleetHandover
+from clusterspace.fleet.migration.kubefleet_planning import KUBEFLEET, plan_fleet
 from clusterspace.fleet.migration.plan import MigrationPlan
 from clusterspace.fleet.migration.planning import (
     NAMESPACES,
@@ -116,17 +118,20 @@ async def plan(
 
 async def plan_hub(
     request: PlanRequest,
+    kind: str,
     hub: ConnectionSettings,
     other: ConnectionSettings,
     cidrs: tuple[Network, ...] = (),
     progress: planning.Progress = lambda _count, _resource: None,
 ) -> MigrationPlan:
     """Look at another hub and say what taking over what it places would do."""
-    async with open_client(hub) as hub_client, _open_source(hub_client, other, cidrs) as source:
+    look = plan_fleet if kind == KUBEFLEET else hub_planning.plan_hub
+    async with (
+        open_client(hub) as hub_client,
+        _open_source(hub_client, kind, other, cidrs) as source,
+    ):
         now = SystemClock().now()
-        return await hub_planning.plan_hub(
-            hub_client, source.other, source.members, request, now, progress
-        )
+        return await look(hub_client, source.other, source.members, request, now, progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +145,7 @@ class _Source:
 @asynccontextmanager
 async def _open_source(
     hub: ClusterClient,
+    kind: str,
     settings: ConnectionSettings,
     cidrs: tuple[Network, ...],
     election: LeaderElection | None = None,
@@ -150,7 +156,8 @@ async def _open_source(
         other = connect(settings, guard=guard)
         stack.push_async_callback(other.connection.close)
         members: dict[str, ClusterClient] = {}
-        for name in await hub_planning.clusters_in_use(other):
+        source = kubefleet if kind == KUBEFLEET else hub_planning
+        for name in await source.clusters_in_use(other):
             # What is no member here, or cannot be reached from here, is said of its objects.
             with suppress(NotFound, CannotPromote):
                 opened = open_member(hub, name, None, cidrs, election)
@@ -174,13 +181,22 @@ async def _hand_over(
     async def work(hub_client: ClusterClient, source: _Source) -> Counter[State]:
         await _require_planned(record.cluster_uid, source.other)
         store = MigrationStore(hub_client, record.name)
-        handover = Handover(store, source.other, source.members, options, SystemClock(), progress)
+        clock = SystemClock()
+        if record.source == KUBEFLEET:
+            serves = await Discovery(source.other.connection).served()
+            handover = KubeFleetHandover(
+                store, source.other, source.members, serves, options, clock, progress
+            )
+        else:
+            handover = KarmadaHandover(
+                store, source.other, source.members, options, clock, progress
+            )
         return await (handover.give_back() if is_undo else handover.take())
 
     return await _in_turn(
         record,
         hub,
-        lambda client, election: _open_source(client, other, member.cidrs, election),
+        lambda client, election: _open_source(client, record.source, other, member.cidrs, election),
         work,
         say,
     )

@@ -24,8 +24,8 @@ from clusterspace.client.resources import Client
 from clusterspace.errors import CannotMigrate
 from clusterspace.fleet.membership.manifests import CLUSTER_NAMESPACE, HUB_MARK
 from clusterspace.fleet.migration.apply import ApplyOptions, is_of
-from clusterspace.fleet.migration.handover import Handover
 from clusterspace.fleet.migration.hub_planning import plan_hub
+from clusterspace.fleet.migration.karmada_handover import KarmadaHandover
 from clusterspace.fleet.migration.plan import MigrationPlan, Verdict, read_plan, write_plan
 from clusterspace.fleet.migration.planning import PlanRequest
 from clusterspace.fleet.migration.progress import MigrationStore, State
@@ -78,8 +78,8 @@ class Hubs:
             self.ours.hub.client, self.theirs.hub.client, members, PlanRequest(name, ""), 0.0
         )
 
-    def handover(self, plan: MigrationPlan, hub: Client | None = None) -> Handover:
-        return Handover(
+    def handover(self, plan: MigrationPlan, hub: Client | None = None) -> KarmadaHandover:
+        return KarmadaHandover(
             MigrationStore(hub or self.ours.hub.client, plan.name),
             self.theirs.hub.client,
             {each: side.client for each, side in self.members.items()},

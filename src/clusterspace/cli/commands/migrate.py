@@ -112,7 +112,7 @@ migrate.add_command(move)
 @click.option(
     "--from",
     "source",
-    type=click.Choice(["karmada"]),
+    type=click.Choice(["karmada", "kubefleet"]),
     help="Plan for what this hub of another kind places, instead of for a member.",
 )
 @_other_hub
@@ -160,6 +160,7 @@ def plan(
       clusterspace migrate plan -C west -n shop,bank -f west.yaml
       clusterspace migrate plan -C west --kinds deploy,configmaps -o yaml
       clusterspace migrate plan --from karmada --hub-kubeconfig karmada.config -f karmada.yaml
+      clusterspace migrate plan --from kubefleet --hub-kubeconfig fleet.config -f fleet.yaml
     """
     import time
 
@@ -170,7 +171,7 @@ def plan(
     from clusterspace.roots import cluster_migration as root
 
     if bool(source) == bool(cluster):
-        raise click.UsageError("Either -C CLUSTER or --from karmada says what to plan for.")
+        raise click.UsageError("Either -C CLUSTER or --from HUB says what to plan for.")
     if source and (selector or kinds):
         raise click.UsageError("-l and --kinds choose objects of a member, and not of a hub.")
     made_at = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
@@ -201,7 +202,9 @@ def plan(
             if there is None:
                 raise click.UsageError("--hub-kubeconfig is needed with --from.")
             made = run(
-                lambda: root.plan_hub(request, hub.settings(), there, member_cidrs, progress)
+                lambda: root.plan_hub(
+                    request, source, hub.settings(), there, member_cidrs, progress
+                )
             )
         else:
             made = run(lambda: root.plan(request, hub.settings(), reach, progress))

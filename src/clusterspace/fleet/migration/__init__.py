@@ -13,9 +13,13 @@ undo.py             a migration taken back, as a whole or one object of it
 groups.py           what may go to other clusters, what stays, what is to be on both
 spreading.py        what was taken spread to more clusters, moved to others, and home again
 waiting.py          until controllers have done their part: looked at, seldom, for all of them
-hub_planning.py     a plan for another hub: what it places, where, and who would notice
+handover.py         what another hub places handed over to this hub, and back; in all its kinds
+hub_planning.py     a plan for a Karmada: what it places, where, and who would notice
 carrying.py         its templates, bindings and policies, as this hub is to have them
-handover.py         what it places handed over to this hub, and back
+karmada_handover.py     how it lets go, and how members change hub
+kubefleet.py        what the objects of a KubeFleet say: what is placed where, who owns it there
+kubefleet_planning.py   a plan for a KubeFleet, placement by placement
+kubefleet_handover.py   how it lets go, and how members change hub
 snapshots.py        the identities of what runs, recorded page by page, and as a file
 kept_snapshots.py   the one from before a migration, kept on the hub
 proof.py            two snapshots compared: changed, gone, new, not seen, explained

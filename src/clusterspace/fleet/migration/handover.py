@@ -1,21 +1,11 @@
-"""What another hub places handed over to this one, without a change on any member; and back.
+"""What another hub places handed over to this one, and back: what all kinds of hubs have in common.
 
-    over   suspend its policies ──> its Works stand still ──> template, binding ──> members bear our
-           marks ──> policies, and we go on
-    back   delete templates ──> members keep their objects ──> their marks again ──> delete policies
-           ──> its policies go on
+    over   its policies let go ──> namespaces, overrides, templates ──> policies, and we go on
+    back   what is ours goes, members keep their objects ──> its policies go on
 
-At no moment do two hubs write to an object: the other one is suspended before our first template is
-made, and goes on after our last one is gone. Nothing is deleted on the other hub, and nothing on a
-member: policies on both sides say that members keep what they have. What a crash leaves:
-
-    after              left behind                    whoever goes on
-    the original       a Secret nobody needs          replaces it
-    suspended          members nobody writes to       finds it suspended
-    the template       no policy claims it, so        makes its binding
-                       nothing is placed
-    the binding        members being stamped          waits for them
-    the policy         all of it                      is done
+At no moment do two hubs write to an object. What an item stands for, how the other hub lets go and
+how members get to know us is said by the class for its kind: karmada_handover.py,
+kubefleet_handover.py. A policy is whatever places objects there, be it called a placement.
 """
 
 from collections import Counter
@@ -25,16 +15,9 @@ from typing import Any, Final
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis import migrations
-from clusterspace.apis.works import (
-    clusters_of,
-    manifests_of,
-    name_for,
-    report_of,
-    resource_for,
-    suspends_dispatching,
-)
+from clusterspace.apis.works import report_of
 from clusterspace.client.requests import ResourcePath
-from clusterspace.client.resources import Client, DeleteOptions, Propagation
+from clusterspace.client.resources import Client, DeleteOptions
 from clusterspace.controllers.commit import commit_change
 from clusterspace.errors import (
     AlreadyExists,
@@ -46,19 +29,11 @@ from clusterspace.errors import (
     NotFound,
     NotServed,
 )
-from clusterspace.fleet.execution.takeover import is_managed, template_uid_of, with_stamps_of
+from clusterspace.fleet.execution.takeover import template_uid_of
 from clusterspace.fleet.migration.apply import ApplyOptions, Progress, all_of, is_of
-from clusterspace.fleet.migration.carrying import (
-    carried_binding,
-    carried_policy,
-    carried_template,
-    is_propagation_policy,
-    resumed_policy,
-    suspended_policy,
-)
-from clusterspace.fleet.migration.hub_planning import OVERRIDE_RANK, POLICY_RANK
-from clusterspace.fleet.migration.judgement import pod_template_of, template_for
-from clusterspace.fleet.migration.plan import Allow, PlanItem
+from clusterspace.fleet.migration.hub_planning import POLICY_RANK
+from clusterspace.fleet.migration.judgement import template_for
+from clusterspace.fleet.migration.plan import PlanItem
 from clusterspace.fleet.migration.progress import (
     Chunk,
     Item,
@@ -68,13 +43,13 @@ from clusterspace.fleet.migration.progress import (
     State,
     count_states,
 )
-from clusterspace.fleet.migration.selection import NAMESPACE
-from clusterspace.fleet.migration.undo import why_kept, work_path
+from clusterspace.fleet.migration.undo import work_path
 from clusterspace.fleet.migration.waiting import FIRST_LOOK, Waiting
-from clusterspace.kube.objects import Object, name_of, uid_of
+from clusterspace.kube.objects import Object, uid_of
 
-_ROUNDS: Final = 5
 _SERVED_SECONDS: Final = 30.0
+
+GONE: Final = "it is gone from the other hub: plan again"
 
 Place = tuple[Chunk, int]
 """Where an item is."""
@@ -102,6 +77,31 @@ class Handover:
         self._waiting = Waiting(clock, options.patience)
         self._chunks: list[Chunk] = []
 
+    # -- what each kind of hub says for itself ----------------------------------------------------
+
+    def let_go(self, theirs: Object) -> Object:
+        """Return a policy of the other hub by which it writes to no member."""
+        raise NotImplementedError
+
+    async def stand_still(self, _policies: list[Place]) -> None:
+        """Wait until the other hub has let go of what policies place, where that is told there."""
+
+    async def take_one(self, item: Item) -> Item:
+        """Take one item that is no policy."""
+        raise NotImplementedError
+
+    async def take_policy(self, item: Item) -> Item:
+        """Have a policy on this hub, which goes on with what it places."""
+        raise NotImplementedError
+
+    async def confirm(self, item: Item) -> Item:
+        """See that members bear our marks, where that comes after the policies."""
+        return item
+
+    async def give_back(self) -> Counter[State]:
+        """Hand back all that was taken; CannotMigrate names what cannot be, after all else was."""
+        raise NotImplementedError
+
     # -- over -------------------------------------------------------------------------------------
 
     async def take(self) -> Counter[State]:
@@ -116,25 +116,29 @@ class Handover:
         await self._tell(Phase.APPLYING)
         try:
             places = [(c, i) for c, i in self._places() if _is_to_take(c.items[i])]
-            policies = [(c, i) for c, i in places if _is_policy(c.items[i].plan)]
+            policies = [(c, i) for c, i in places if is_policy(c.items[i].plan)]
             for chunk, index in policies:
                 chunk.items[index] = await self._suspend(chunk, index)
                 await self._store.write(chunk)
             self._stop_at_surprises([c.items[i] for c, i in policies])
+            await self.stand_still(policies)
+            await self._write(policies)
+            self._stop_at_surprises([c.items[i] for c, i in policies])
             others = [each for each in places if each not in policies]
-            for batch in _batches(others, self._options.at_once):
+            for batch in batches(others, self._options.at_once):
                 if (await self._store.record()).is_paused:
                     raise CannotMigrate(f"migration {record.name} is paused")
                 # Before anything is made: an undo after a crash right here looks at all of them.
                 for chunk, index in batch:
                     chunk.items[index] = chunk.items[index].now(State.TAKING)
                 await self._write(batch)
-                done = await self._do(batch, self._take_one, record.items)
+                done = await self._do(batch, self.take_one, record.items)
                 self._stop_at_surprises(done)
             # The last: from here on our policies decide where what they name is.
-            for batch in _batches(policies, self._options.at_once):
-                done = await self._do(batch, self._carry_policy, record.items)
-                self._stop_at_surprises(done)
+            for work, some in ((self.take_policy, policies), (self.confirm, others)):
+                for batch in batches(some, self._options.at_once):
+                    done = await self._do(batch, work, record.items)
+                    self._stop_at_surprises(done)
         except CannotMigrate as error:
             await self._tell(Phase.STOPPED, str(error))
             raise
@@ -156,7 +160,7 @@ class Handover:
         path = item.plan.path
         theirs = await self._other.find(path)
         if theirs is None or uid_of(theirs) != item.plan.uid:
-            return item.now(State.REFUSED, "it is gone from the other hub: plan again")
+            return item.now(State.REFUSED, GONE)
         if item.state is State.PENDING:
             name = migrations.originals_name(self._store.name, chunk.number, index)
             kept = await self._store.keep(name, [theirs])
@@ -164,49 +168,8 @@ class Handover:
             # Known before it is done: an undo that finds it suspended knows what it was.
             chunk.items[index] = item
             await self._store.write(chunk)
-        await commit_change(self._other, path, suspended_policy)
-        return item
-
-    async def _take_one(self, item: Item) -> Item:
-        planned, name = item.plan, self._store.name
-        if planned.group_version_kind.group_kind == NAMESPACE:
-            return await self._make_namespace(item)
-        theirs = await self._other.find(planned.path)
-        if theirs is None or uid_of(theirs) != planned.uid:
-            return item.now(State.REFUSED, "it is gone from the other hub: plan again")
-        if planned.rank == OVERRIDE_RANK:
-            return await self._carry(item, carried_policy(theirs, name))
-        binding = await self._other.find(
-            ResourcePath(resource_for(planned.namespace), planned.namespace, name_for(theirs))
-        )
-        if binding is None:
-            return item.now(State.REFUSED, "its binding is gone from the other hub: plan again")
-        clusters = {each.name for each in clusters_of(binding)}
-        if not clusters <= set(planned.clusters):
-            more = ", ".join(sorted(clusters - set(planned.clusters)))
-            return item.now(State.REFUSED, f"it is on {more} since the plan was made: plan again")
-        if why := await self._until_standing_still(planned):
-            return item.now(item.state, why)
-        before = {each: await self._members[each].find(planned.path) for each in planned.clusters}
-        made = await self._carry(item, carried_template(theirs, name))
-        if made.state is not State.TAKEN:
-            return made
-        item = made.now(State.TAKING)
-        template = await self._hub.get(planned.path)
-        ours = carried_binding(binding, template, name)
-        place = ResourcePath(resource_for(planned.namespace), planned.namespace, name_of(ours))
-        with suppress(AlreadyExists):
-            await self._hub.create(place.collection, ours)
-        for cluster in planned.clusters:
-            live = await self._until_taken(planned, cluster, uid_of(template))
-            if live is None:
-                why = await self._why_not_taken(planned, cluster)
-                return item.now(State.TAKING, f"{cluster} has not taken it in time: {why}")
-            was = before[cluster]
-            is_same = was is not None and pod_template_of(was) == pod_template_of(live)
-            if not is_same and Allow.RESTART not in planned.allow:
-                return item.now(State.TAKEN, f"its pods on {cluster} are being replaced")
-        return item.now(State.TAKEN)
+        await commit_change(self._other, path, self.let_go)
+        return item.now(State.TAKING)
 
     async def _make_namespace(self, item: Item) -> Item:
         """Have a namespace on the hub for what goes into it; that of members is left as it is."""
@@ -244,132 +207,38 @@ class Handover:
             return item.now(State.REFUSED, why)
         return item.now(State.TAKEN, template_uid=uid_of(made))
 
-    async def _carry_policy(self, item: Item) -> Item:
-        if item.state is not State.TAKING:
-            return item
-        theirs = await self._other.get(item.plan.path)
-        return await self._carry(item, carried_policy(theirs, self._store.name))
+    async def _until_taken(self, path: ResourcePath, cluster: str, uid: str) -> Object | None:
+        """Wait until a member's object is of the template with this UID; return it, or None."""
 
-    async def _until_standing_still(self, planned: PlanItem) -> str:
-        """Wait until the other hub's Works are suspended; return why they are not."""
-        for cluster in planned.clusters:
-
-            async def suspended(cluster: str = cluster) -> bool | None:
-                work = await self._other.find(work_path(planned.kind, planned.path, cluster))
-                return True if work is None or suspends_dispatching(work) else None
-
-            if not await self._waiting.until_seen(suspended):
-                return (
-                    f"the other hub does not suspend its Work for {cluster}; do its programs run?"
-                )
-        return ""
-
-    async def _until_taken(self, planned: PlanItem, cluster: str, uid: str) -> Object | None:
         async def taken() -> Object | None:
-            live = await self._members[cluster].find(planned.path)
-            is_taken = live is not None and is_of(live, self._store.name)
-            return live if is_taken and live and template_uid_of(live) == uid else None
+            live = await self._members[cluster].find(path)
+            return live if live is not None and template_uid_of(live) == uid else None
 
         return await self._waiting.until_seen(taken)
 
-    async def _why_not_taken(self, planned: PlanItem, cluster: str) -> str:
-        work = await self._hub.find(work_path(planned.kind, planned.path, cluster))
+    async def _why_not_taken(self, kind: str, path: ResourcePath, cluster: str) -> str:
+        work = await self._hub.find(work_path(kind, path, cluster))
         if work is None:
             return "there is no Work for it; do the controllers run? `clusterspace status` says"
         return report_of(work).message or "the cluster has not said anything about its Work"
 
     # -- back -------------------------------------------------------------------------------------
 
-    async def give_back(self) -> Counter[State]:
-        """Hand back all that was taken; CannotMigrate names what cannot be, after all else was."""
-        record = await self._begin()
-        await self._tell(Phase.UNDOING)
-        places = [(c, i) for c, i in self._places() if c.items[i].state is not State.UNDONE]
-        places.reverse()
-        policies = [(c, i) for c, i in places if _is_policy(c.items[i].plan)]
-        overrides = [(c, i) for c, i in places if c.items[i].plan.rank == OVERRIDE_RANK]
-        others = [each for each in places if each not in policies and each not in overrides]
-        for batch in _batches(others, self._options.at_once):
-            await self._do(batch, self._give_back_one, record.items)
-        # Only when no template of ours is left: until then members might be written to by two.
-        kept = [c.items[i] for c, i in others if c.items[i].state is not State.UNDONE]
+    async def _stop_at_kept(self, places: list[Place]) -> None:
+        """Raise when something stays on this hub: until it is gone members might have two hubs."""
+        kept = [c.items[i] for c, i in places if c.items[i].state is not State.UNDONE]
         if kept:
             more = f" (and {len(kept) - 1} more)" if kept[1:] else ""
             why = f"{kept[0].plan.title}{more} stays on this hub: {kept[0].reason}"
             await self._tell(Phase.UNDOING, why)
             raise CannotMigrate(why)
-        for batch in _batches([*policies, *overrides], self._options.at_once):
-            await self._do(batch, self._give_back_policy, record.items)
-        await self._tell(Phase.UNDONE)
-        return count_states(self._chunks)
 
-    async def _give_back_one(self, item: Item) -> Item:
-        planned, name = item.plan, self._store.name
-        if item.state not in (State.TAKING, State.TAKEN) or not planned.clusters:
-            return item.now(State.UNDONE, item.reason)
-        try:
-            template = await self._hub.find(planned.path)
-        except NotServed:
-            template = None
-        if template is not None and is_of(template, name):
-            if why := await why_kept(self._hub, planned.path, template, planned.clusters):
-                return item.now(item.state, why)
-            with suppress(NotFound):
-                options = DeleteOptions(uid_of(template), propagation=Propagation.BACKGROUND)
-                await self._hub.delete(planned.path, options)
-        for cluster in planned.clusters:
-            if not await self._until_let_go(planned, cluster):
-                why = f"its Work for {cluster} was not withdrawn in time; does the cluster answer?"
-                return item.now(item.state, why)
-            await self._stamp_as_theirs(planned, cluster)
-        return item.now(State.UNDONE)
-
-    async def _until_let_go(self, planned: PlanItem, cluster: str) -> bool:
-        async def let_go() -> bool | None:
-            if await self._hub.find(work_path(planned.kind, planned.path, cluster)) is not None:
-                return None
-            live = await self._members[cluster].find(planned.path)
-            is_ours = live is not None and is_managed(live) and is_of(live, self._store.name)
-            return None if is_ours else True
-
-        return bool(await self._waiting.until_seen(let_go))
-
-    async def _stamp_as_theirs(self, planned: PlanItem, cluster: str) -> None:
-        """Give an object the marks by which the other hub knows it; it is suspended still."""
-        work = await self._other.find(work_path(planned.kind, planned.path, cluster))
-        if work is None:
-            return
-        meant = (planned.kind, planned.name)
-        found = (m for m in manifests_of(work) if (m.get("kind"), name_of(m)) == meant)
-        manifest = next(found, None)
-        if manifest is None:
-            return
-        member = self._members[cluster]
-        for _ in range(_ROUNDS):
-            live = await member.find(planned.path)
-            if live is None:
-                return
-            with suppress(Conflict):
-                await member.update(planned.path, with_stamps_of(live, manifest))
-                return
-        raise CannotMigrate(f"somebody changes {planned.title} without a pause; undo it again")
-
-    async def _give_back_policy(self, item: Item) -> Item:
-        """Take a policy from this hub, and have the other one go on with its own."""
-        planned = item.plan
-        if item.state not in (State.TAKING, State.TAKEN):
-            return item.now(State.UNDONE, item.reason)
-        ours = await self._hub.find(planned.path)
+    async def _delete_ours(self, path: ResourcePath) -> None:
+        """Delete an object of this hub, if the migration made it."""
+        ours = await self._hub.find(path)
         if ours is not None and is_of(ours, self._store.name):
             with suppress(NotFound):
-                await self._hub.delete(planned.path, DeleteOptions(uid_of(ours)))
-        original = await self._store.original(item)
-        if original is not None and is_propagation_policy(original):
-            with suppress(NotFound):
-                await commit_change(
-                    self._other, planned.path, lambda found: resumed_policy(found, original)
-                )
-        return item.now(State.UNDONE)
+                await self._hub.delete(path, DeleteOptions(uid_of(ours)))
 
     # -- both -------------------------------------------------------------------------------------
 
@@ -411,7 +280,8 @@ class Handover:
             )
 
 
-def _is_policy(planned: PlanItem) -> bool:
+def is_policy(planned: PlanItem) -> bool:
+    """Whether an item is of what places others."""
     return planned.rank == POLICY_RANK
 
 
@@ -423,7 +293,7 @@ def _is_surprise(item: Item) -> bool:
     return item.state is State.REFUSED or bool(item.reason and item.state is not State.SKIPPED)
 
 
-def _batches(places: list[Place], at_once: int) -> Iterator[list[Place]]:
+def batches(places: list[Place], at_once: int) -> Iterator[list[Place]]:
     """Yield items to be done side by side, in their order; never one with what it needs."""
     batch: list[Place] = []
     for chunk, index in places:

@@ -79,10 +79,10 @@ KARMADA: Final = "karmada"
 NAMESPACE_RANK: Final = 0
 OVERRIDE_RANK: Final = 1
 POLICY_RANK: Final = 2
-_TEMPLATE_RANK: Final = 3
+TEMPLATE_RANK: Final = 3
 """The first of templates: among them, what others need comes first, as always."""
 
-_WORST: Final = (Verdict.REFUSED, Verdict.WOULD_RESTART, Verdict.CHANGES, Verdict.SAME)
+WORST: Final = (Verdict.REFUSED, Verdict.WOULD_RESTART, Verdict.CHANGES, Verdict.SAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ async def plan_hub(
         for each in await other.list_objects(ResourcePath(resource))
         if not request.namespaces or namespace_of(each) in request.namespaces
     ]
-    definitions = frozenset(_defined_kinds(await _templates_of(theirs, bindings)))
+    definitions = frozenset(defined_kinds(await _templates_of(theirs, bindings)))
     for judge in judges.values():
         judge.planned_kinds = definitions
     for at in range(0, len(bindings), request.at_once):
@@ -162,7 +162,7 @@ async def plan_hub(
     for space in sorted(spaces):
         found = await other.get(ResourcePath(NAMESPACES, name=space))
         if not why_left(found):  # every hub has `default`
-            items.append(_entry(ResourcePath(NAMESPACES, name=space), found, NAMESPACE_RANK))
+            items.append(entry(ResourcePath(NAMESPACES, name=space), found, NAMESPACE_RANK))
     ordered = sorted(items, key=lambda each: (each.rank, each.namespace, each.kind, each.name))
     spec = PlanSpec(
         hub_uid=own_uid,
@@ -216,7 +216,8 @@ async def _templates_of(theirs: _Theirs, bindings: Iterable[Object]) -> list[Obj
     return found
 
 
-def _defined_kinds(definitions: Iterable[Object]) -> Iterable[GroupKind]:
+def defined_kinds(definitions: Iterable[Object]) -> Iterable[GroupKind]:
+    """Yield the kinds that definitions define."""
     for each in definitions:
         kind = str(find_at(each, "spec", "names", "kind"))
         yield GroupKind(str(find_at(each, "spec", "group")), kind)
@@ -258,11 +259,11 @@ async def _plan_template(
             verdict, reason = Verdict.REFUSED, why
             break
         found = await _judge_on(theirs, judges[name], path, template, binding, migration)
-        if _WORST.index(found[0]) < _WORST.index(verdict):
+        if WORST.index(found[0]) < WORST.index(verdict):
             verdict, changes = found[0], found[2]
             reason = f"on {name}: {found[1]}"
     owner = PlannedOwner(kind="OtherHub", name=name_of(binding), evidence="its binding there")
-    item = _entry(path, template, _TEMPLATE_RANK + rank_of(kind_of(template)), verdict)
+    item = entry(path, template, TEMPLATE_RANK + rank_of(kind_of(template)), verdict)
     item = msgspec.structs.replace(
         item,
         reason=reason,
@@ -330,7 +331,7 @@ async def _plan_policies(
     for path, policy, rank in chosen:
         if policy is None:
             continue
-        item = _entry(path, policy, rank)
+        item = entry(path, policy, rank)
         if await hub.find(path) is not None:
             why = "this hub has a policy of this name, which is not touched"
             item = msgspec.structs.replace(item, verdict=Verdict.REFUSED, reason=why, take=False)
@@ -338,9 +339,10 @@ async def _plan_policies(
     return items
 
 
-def _entry(
+def entry(
     path: ResourcePath, theirs: Object, rank: int, verdict: Verdict = Verdict.SAME
 ) -> PlanItem:
+    """Return the entry of an object of the other hub."""
     return PlanItem(
         api_version=str(theirs["apiVersion"]),
         kind=str(theirs["kind"]),

@@ -273,6 +273,10 @@ class Judge:
             return Judgement(Verdict.REFUSED, live, f"the hub refuses it: {error.message}")
         except OverrideFailed as error:
             return Judgement(Verdict.REFUSED, live, str(error))
+        return await self.judge_manifest(path, live, manifest)
+
+    async def judge_manifest(self, path: ResourcePath, live: Object, manifest: Object) -> Judgement:
+        """Return what the manifest of a Work would make of the member's object."""
         try:
             effect = await ask_effect(self.member, path, live, manifest)
         except _REFUSALS as error:

@@ -23,6 +23,7 @@ from clusterspace.apis.fleet_placements import (
     UNSCHEDULED,
     ResourceIdentifier,
     apply_strategy_of,
+    carried_bindings_of,
     hashes_text,
     is_of,
     key_of_placement,
@@ -82,6 +83,8 @@ def binding_name(placement: Object, cluster: str) -> str:
 
     The end of it looks random and is not: whoever makes the binding twice finds the first.
     """
+    if carried := carried_bindings_of(placement).get(cluster):
+        return carried
     seed = f"{uid_of(placement)}/{cluster}".encode()
     suffix = sha256(seed).hexdigest()[:_SUFFIX]
     name = f"{name_of(placement)[:_PLACEMENT_PART]}-{cluster[:_CLUSTER_PART]}-{suffix}"
@@ -119,6 +122,19 @@ def picked_by(binding: Object, policy_snapshot: str) -> PickedCluster:
         is_current=find_at(binding, "spec", "schedulingPolicySnapshotName") == policy_snapshot,
         score=Score(int(score.get("priorityScore") or 0), int(score.get("affinityScore") or 0)),
     )
+
+
+def current_picks(
+    placement: Object, policy_snapshot: str, bindings: Mapping[str, Object]
+) -> list[PickedCluster]:
+    """Return what is picked at present, by the bindings, which are by cluster.
+
+    Clusters that the placement comes from another hub with are picked already, also before they
+    have a binding here: nothing moves because the hub is another one.
+    """
+    current = [picked_by(each, policy_snapshot) for each in bindings.values()]
+    carried = carried_bindings_of(placement).keys() - bindings.keys()
+    return [*current, *(PickedCluster(each, BOUND, is_current=True) for each in sorted(carried))]
 
 
 def plan_bindings(

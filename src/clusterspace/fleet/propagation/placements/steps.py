@@ -68,10 +68,10 @@ from clusterspace.fleet.propagation.placements.rollout import (
     PlacedObject,
     Steps,
     cluster_of,
+    current_picks,
     desired_binding,
     merge_states,
     obstacle_to,
-    picked_by,
     plan_bindings,
     plan_rollout,
     read_pace,
@@ -241,7 +241,7 @@ class ClusterPicker:
         snapshot = await self._write_snapshot(placement)
         policy = read_pick_policy(find_at(placement, "spec", "policy"))
         bindings = self._writer.fleet_bindings.of(placement)
-        current = [picked_by(each, name_of(snapshot)) for each in bindings.values()]
+        current = current_picks(placement, name_of(snapshot), bindings)
         members = self._members.members()
         picking = pick(policy, Fleet(members, self._clock.now()), current)
         lost = {

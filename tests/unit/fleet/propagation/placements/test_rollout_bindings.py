@@ -2,17 +2,24 @@
 
 from tests.unit.fleet.propagation.placements.objects import placement, stored
 
-from clusterspace.apis.fleet_placements import BOUND, PREVIOUS_STATE, SCHEDULED, UNSCHEDULED
+from clusterspace.apis.fleet_placements import (
+    BOUND,
+    CARRIED_BINDINGS,
+    PREVIOUS_STATE,
+    SCHEDULED,
+    UNSCHEDULED,
+)
 from clusterspace.fleet.propagation.placements.picking import ClusterDecision, Picking, Score
 from clusterspace.fleet.propagation.placements.rollout import (
     binding_name,
+    current_picks,
     picked_by,
     plan_bindings,
     rolled_out,
     state_of,
     was_bound,
 )
-from clusterspace.kube.objects import Object, annotations_of, name_of, with_value
+from clusterspace.kube.objects import Object, annotations_of, name_of, with_metadata, with_value
 
 
 def picked(*clusters: str) -> Picking:
@@ -91,3 +98,23 @@ def test_what_was_decided_is_read_back_from_a_binding() -> None:
     assert (held.cluster, held.state, held.is_current) == ("west", BOUND, False)
     assert held.score == Score(1, 2)
     assert name_of(bound()).startswith("crp-west-")
+
+
+def carried(text: str) -> Object:
+    return with_metadata(placement(), annotations={CARRIED_BINDINGS: text})
+
+
+def test_clusters_a_placement_comes_with_are_picked_and_bindings_keep_their_names() -> None:
+    moved = carried('{"east": "crp-east-0a1b2c3d", "west": "crp-west-4e5f6a7b"}')
+
+    (east,) = current_picks(moved, "crp-0", {"west": bound()})[1:]
+    changes = plan_bindings(moved, picked("east", "west"), "crp-0", {"west": bound()})
+
+    assert (east.cluster, east.is_current) == ("east", True)
+    (made,) = [each.after for each in changes if each.before is None]
+    assert name_of(made) == "crp-east-0a1b2c3d"
+
+
+def test_carried_bindings_that_cannot_be_names_are_not_there() -> None:
+    for text in ("nonsense", "[1]", '{"east": "No Name"}', '{"a/b": "crp-east-0a1b2c3d"}'):
+        assert current_picks(carried(text), "crp-0", {}) == []
