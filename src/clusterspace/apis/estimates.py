@@ -172,6 +172,15 @@ class Estimate:
                 most = min(most, max(quota.free[name].nanos // each.nanos, 0))
         return most
 
+    def holds_set(self, components: Iterable[tuple[Claim, int]]) -> bool:
+        """Whether all components of a workload fit beside each other."""
+        left = self
+        for claim, replicas in components:
+            if left.fits(claim) < replicas:
+                return False
+            left = left.without(claim, replicas)
+        return True
+
     def without(self, claim: Claim, replicas: int) -> "Estimate":
         """Return what is left when so many replicas have found their nodes.
 

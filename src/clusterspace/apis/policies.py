@@ -204,12 +204,17 @@ def taint_policy_causes(policy: Object) -> list[Cause]:
     return found
 
 
-def _affinities_causes(placement: Object, field: str) -> Iterator[Cause]:
+def is_divided_by_room(placement: Object) -> bool:
+    """Whether replicas are shared out by how many each cluster can take."""
     scheduling: Object = placement.get("replicaScheduling") or {}
     is_dynamic = scheduling.get("replicaDivisionPreference") == _AGGREGATED or find_at(
         scheduling, "weightPreference", "dynamicWeight"
     )
-    may_overflow = scheduling.get("replicaSchedulingType") == DIVIDED and is_dynamic
+    return scheduling.get("replicaSchedulingType") == DIVIDED and bool(is_dynamic)
+
+
+def _affinities_causes(placement: Object, field: str) -> Iterator[Cause]:
+    may_overflow = is_divided_by_room(placement)
     seen: set[str] = set()
     terms: list[Object] = placement.get("clusterAffinities") or []
     for index, term in enumerate(terms):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias, cast
 
 from clusterspace.kube.objects import Object, find_at
+from clusterspace.kube.quantities import ZERO, parse_quantity
 from clusterspace.kube.resources import GroupKind
 
 Path: TypeAlias = tuple[str, ...]
@@ -284,7 +285,7 @@ def has_condition(status: Object, condition_type: str, value: str) -> bool:
     return find_condition_in(status, condition_type).get("status") == value
 
 
-WITH_PARTS: Final = frozenset({*_TRAINING, VOLCANO_JOB, RAY_CLUSTER, RAY_JOB})
+WITH_PARTS: Final = frozenset({*_TRAINING, FLINK, VOLCANO_JOB, RAY_CLUSTER, RAY_JOB})
 """Kinds that have pods of several templates."""
 
 
@@ -304,6 +305,11 @@ def parts_of(kind: GroupKind, template: Object) -> list[tuple[str, int, Object]]
             (str(each.get("name") or f"task-{index}"), _count(each), _pod_spec(each))
             for index, each in enumerate(tasks)
         ]
+    if kind == FLINK:
+        return [
+            ("jobmanager", _count(spec.get("jobManager") or {}), _flink_pod(spec, "jobManager")),
+            ("taskmanager", _flink_workers(spec), _flink_pod(spec, "taskManager")),
+        ]
     cluster: Object = spec if kind == RAY_CLUSTER else spec.get("rayClusterSpec") or {}
     head: Object = cluster.get("headGroupSpec") or {}
     found = [("ray-head", 1, _pod_spec(head))]
@@ -312,6 +318,43 @@ def parts_of(kind: GroupKind, template: Object) -> list[tuple[str, int, Object]]
         name = str(group.get("groupName") or f"worker-{number}")
         found.append((name, _count(group), _pod_spec(group)))
     return found
+
+
+_FLINK_MAIN: Final = "flink-main-container"
+
+
+def _flink_pod(spec: Object, part: str) -> Object:
+    """Return what is known of the pods of a part: its own template over that of all."""
+    templates = (find_at(spec, *path, "podTemplate", "spec") for path in ((), (part,)))
+    pod: Object = {}
+    for template in templates:
+        pod |= cast("Object", template or {})
+    resource: Object = find_at(spec, part, "resource") or {}
+    # Numbers in its definition, and text in requests; as Kubernetes would print it.
+    requests = {
+        name: str(parse_quantity(str(resource[name])) + ZERO)
+        for name in ("cpu", "memory")
+        if resource.get(name) is not None
+    }
+    containers = cast("list[Object]", pod.get("containers") or [])
+    main: Object = {"name": _FLINK_MAIN}
+    beside: list[Object] = []
+    for each in containers:
+        if each.get("name") == _FLINK_MAIN:
+            main |= each
+        else:
+            beside.append(each)
+    main["resources"] = {"requests": requests}
+    return {**pod, "containers": [main, *beside]}
+
+
+def _flink_workers(spec: Object) -> int:
+    """Return how many task managers there are: as many as a job needs slots for, if not said."""
+    if find_at(spec, "taskManager", "replicas") is not None:
+        return _count(spec["taskManager"])
+    parallel = _count({"replicas": find_at(spec, "job", "parallelism")})
+    slots = find_at(spec, "flinkConfiguration", "taskmanager.numberOfTaskSlots")
+    return -(-parallel // max(_count({"replicas": slots}), 1))
 
 
 def _count(part: Object) -> int:

@@ -102,6 +102,34 @@ def test_the_parts_of_a_training_job_are_told_with_numbers_for_quantities_too() 
     assert components_in(an_object(KRUISE, "CloneSet")) is None
 
 
+def test_a_flink_job_has_a_manager_and_as_many_workers_as_its_parallelism_takes() -> None:
+    spec: Object = {
+        "flinkConfiguration": {"taskmanager.numberOfTaskSlots": "2"},
+        "job": {"parallelism": 5},
+        "podTemplate": {"spec": {"nodeSelector": {"disk": "ssd"}, "priorityClassName": "gold"}},
+        "jobManager": {"resource": {"cpu": 0.05, "memory": "100m"}},
+        "taskManager": {"resource": {"cpu": 1, "memory": "2048m"}},
+    }
+
+    found = components_in(an_object("flink.apache.org/v1beta1", "FlinkDeployment", spec))
+    assert found is not None
+    manager, workers = found
+
+    assert manager == {
+        "name": "jobmanager",
+        "replicas": 1,
+        "replicaRequirements": {
+            "nodeClaim": {"nodeSelector": {"disk": "ssd"}},
+            "resourceRequest": {"cpu": "50m", "memory": "100m"},
+            "priorityClassName": "gold",
+        },
+    }
+    assert (workers["name"], workers["replicas"]) == ("taskmanager", 3)
+    fixed = {**spec, "taskManager": {**spec["taskManager"], "replicas": 7}}
+    found = components_in(an_object("flink.apache.org/v1beta1", "FlinkDeployment", fixed)) or ()
+    assert [each["replicas"] for each in found] == [1, 7]
+
+
 READY = {"type": "Ready", "status": "True", "reason": "ReconciliationSucceeded"}
 
 

@@ -12,7 +12,7 @@ ending it removes marks alone: what is placed stays placed. A policy stays until
 from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from clusterspace.apis import stamps
 from clusterspace.apis.fleet_placements import is_placed, parent_of, placement_text
@@ -23,6 +23,7 @@ from clusterspace.apis.policies import (
     FAILBACK,
     OVERRIDE_POLICIES,
     PROPAGATION_POLICIES,
+    is_divided_by_room,
 )
 from clusterspace.apis.works import (
     CLUSTER_RESOURCE_BINDINGS,
@@ -459,6 +460,11 @@ def bound(
     if size.replicas is not None:
         ours["replicas"] = size.replicas.count or None
         ours["replicaRequirements"] = size.replicas.requirements
+        # Where it is counted what fits: whose quotas count.
+        needs, namespace = size.replicas.requirements, namespace_of(template)
+        placement = cast("Object", ours["placement"])
+        if needs and namespace and is_divided_by_room(placement):
+            ours["replicaRequirements"] = {**needs, "namespace": namespace}
     ours["components"] = size.components or None
 
     suspension: Object = spec.get("suspension") or {}

@@ -12,7 +12,7 @@ from enum import Enum
 from fractions import Fraction
 from heapq import heapify, heapreplace
 from itertools import combinations, groupby, islice
-from typing import Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
@@ -82,7 +82,7 @@ def rank(fit: Iterable[Candidate], demand: Demand, group: AffinityGroup) -> tupl
             tier=group.find_tier(each.traits, may_overflow=demand.has_replicas) or 0,
             placed=demand.placed.get(each.name, 0),
             is_used=each.name in demand.placed,
-            free=available_replicas(each.room, demand) if demand.has_replicas else 0,
+            free=available_replicas(each.room, demand) if demand.is_sized else 0,
         )
         for each in fit
     ]
@@ -383,6 +383,12 @@ def plan_in_group(
         decision = replace(decision, relocated=frozenset(left))
     if not may_stay:
         chosen, placement = rank(filtered.fit, demand, group), demand.placement
+        if demand.components and placement.strategy.is_by_room:
+            # The parts of a workload stay together: a cluster takes all of them or none.
+            able = tuple(each for each in chosen if each.is_used or each.free)
+            if not able:
+                return replace(decision, **_no_room(chosen, demand))
+            chosen = able
         # Weights name every cluster's part; spreading would contradict them.
         if placement.spreads and placement.strategy is not Strategy.STATIC:
             is_by_room = demand.has_replicas and placement.strategy.is_by_room
@@ -392,15 +398,7 @@ def plan_in_group(
             chosen = spread
         targets = assign(chosen, demand)
         if targets is None:
-            room = sum(option.holds for option in chosen)
-            names = ", ".join(sorted(option.name for option in chosen))
-            asked = f"{room} of {demand.replicas} replicas"
-            message = f"The clusters that fit ({names}) have room for {asked}."
-            for option in sorted(chosen, key=lambda option: option.name):
-                if option.candidate.room.stale_since:
-                    since = option.candidate.room.stale_since
-                    message += f" {option.name} has not said anything new since {since}."
-            return replace(decision, reason=Reason.UNSCHEDULABLE, message=message)
+            return replace(decision, **_no_room(chosen, demand))
     spare = [each.name for each in filtered.fit if each.name not in targets]
     return replace(
         decision,
@@ -408,6 +406,27 @@ def plan_in_group(
         left_out=tuple(Rejection(name, "would do, but was not needed") for name in spare),
         is_repeat=demand.is_fresh and not may_stay,
     )
+
+
+def _no_room(chosen: Options, demand: Demand) -> dict[str, Any]:
+    """Return the reason and the message of a decision that found too little room."""
+    names = ", ".join(sorted(option.name for option in chosen))
+    room = sum(option.holds for option in chosen)
+    asked = f"room for {room} of {demand.replicas} replicas"
+    if demand.components:
+        asked = "no room for all its components together"
+    message = f"The clusters that fit ({names}) have {asked}."
+    for option in sorted(chosen, key=lambda option: option.name):
+        if option.candidate.room.stale_since:
+            since = option.candidate.room.stale_since
+            message += f" {option.name} has not said anything new since {since}."
+    spread = next((each for each in demand.placement.spreads if each.field == "cluster"), None)
+    if spread is None:
+        return {"reason": Reason.UNSCHEDULABLE, "message": message}
+    # Karmada's words for clusters that are chosen by how many are asked for.
+    count = min(spread.most or len(chosen), len(chosen))
+    message = f"no enough resource when selecting {count} clusters: {message}"
+    return {"reason": Reason.SCHEDULER_ERROR, "message": message}
 
 
 def assign(chosen: Options, demand: Demand) -> Counts | None:

@@ -245,6 +245,8 @@ class Demand:
     each_needs: Amounts = field(default_factory=dict[str, Quantity])
     claim: Claim = field(default_factory=Claim)
     """What each replica asks of a node, and of quotas."""
+    components: tuple[tuple[Claim, int], ...] = ()
+    """Its parts with how many replicas each has, of what has several: they stay together."""
     placed: Mapping[str, int] = field(default_factory=dict[str, int])
     """Where it is now, with how many replicas."""
     evicted: frozenset[str] = frozenset()
@@ -264,6 +266,11 @@ class Demand:
     """Whether the policy asks for something else than what was applied."""
     is_fresh: bool = False
     """Whether somebody asked for replicas to be shared out anew."""
+
+    @property
+    def is_sized(self) -> bool:
+        """Whether it matters how much room a cluster has for it."""
+        return self.has_replicas or bool(self.components)
 
     @property
     def is_divided(self) -> bool:
@@ -316,6 +323,18 @@ def found_no_node(binding: Object) -> dict[str, str]:
 _MOVABLE: Final = frozenset({"Deployment", "ReplicaSet"})
 
 
+def components_of(binding: Object) -> tuple[tuple[Claim, int], ...]:
+    """Return the parts of a workload that has several, with how many replicas each has."""
+    listed = cast("list[Object]", find_at(binding, "spec", "components") or [])
+    namespace = template_of(binding).namespace
+    if len(listed) < 2:
+        return ()
+    return tuple(
+        (read_claim(each.get("replicaRequirements"), namespace), int(each.get("replicas") or 0))
+        for each in listed
+    )
+
+
 def read_demand(binding: Object) -> Demand:
     """Read a binding; Malformed names what cannot be read."""
     spec, status = (cast("Object", binding.get(part) or {}) for part in ("spec", "status"))
@@ -336,6 +355,7 @@ def read_demand(binding: Object) -> Demand:
         and len(spec.get("components") or ()) <= 1,
         each_needs=read_amounts((requirements or {}).get("resourceRequest")),
         claim=read_claim(requirements, template.namespace),
+        components=components_of(binding),
         placed={each.name: each.replicas for each in clusters_of(binding)},
         evicted=frozenset(
             str(task["fromCluster"]) for task in spec.get("gracefulEvictionTasks") or ()

@@ -21,7 +21,7 @@ from clusterspace.fleet.propagation.scheduler.demands import (
 )
 from clusterspace.kube.conditions import TRUE, find_condition
 from clusterspace.kube.objects import Object, find_at, is_being_deleted
-from clusterspace.kube.quantities import ZERO, parse_quantity
+from clusterspace.kube.quantities import ZERO, Quantity, parse_quantity
 from clusterspace.kube.selectors import tolerates
 
 PODS: Final = "pods"
@@ -119,11 +119,20 @@ def available_replicas(room: Room, demand: Demand) -> int:
     """Return how many more replicas of a workload a cluster can take.
 
     Where the policy divides by that it is counted node by node and by the quotas of the cluster, if
-    it has told these; elsewhere by the sum of all nodes.
+    it has told these; elsewhere by the sum of all nodes. Of a workload with several components, one
+    whole set or none.
     """
     estimate = room.estimate if demand.placement.strategy.is_by_room else None
     known = None if estimate is None else estimate.read()
-    return most_replicas(room, demand.each_needs) if known is None else known.fits(demand.claim)
+    if not demand.components:
+        return most_replicas(room, demand.each_needs) if known is None else known.fits(demand.claim)
+    if known is not None:
+        return int(known.holds_set(demand.components))
+    needs: dict[str, Quantity] = {}
+    for claim, replicas in demand.components:
+        for name, each in {PODS: Quantity(10**9), **claim.each}.items():
+            needs[name] = needs.get(name, ZERO) + each * replicas
+    return int(all(room.free.get(name, ZERO) >= each for name, each in needs.items()))
 
 
 def _times(room: Amounts, asked: Amounts) -> int:

@@ -19,6 +19,7 @@ from clusterspace.aio.clocks import Clock
 from clusterspace.apis.estimates import Claim, Estimate, bounded, read_claim
 from clusterspace.apis.works import clusters_of, template_of
 from clusterspace.controllers.controller import Request
+from clusterspace.fleet.propagation.scheduler.demands import components_of
 from clusterspace.fleet.propagation.scheduler.filters import (
     PODS,
     Candidate,
@@ -101,6 +102,15 @@ class Reservations:
     ) -> None:
         """Reserve room for so many replicas more on each cluster, instead of what it had before."""
         self.release(request)
+        self._add(request, more, claim, candidates)
+
+    def _add(
+        self,
+        request: Request,
+        more: Mapping[str, int],
+        claim: Claim,
+        candidates: Mapping[str, Candidate],
+    ) -> None:
         until = self._clock.monotonic() + self._seconds
         for name, replicas in more.items():
             if replicas > 0 and name in candidates:
@@ -118,7 +128,12 @@ class Reservations:
         """Reserve what a binding is to have on each cluster besides what it has there."""
         placed = {each.name: each.replicas for each in clusters_of(binding)}
         more = {name: count - placed.get(name, 0) for name, count in targets.items()}
-        if any(count > 0 for count in more.values()):
+        added = targets.keys() - placed.keys()
+        if components := components_of(binding) if added else ():
+            self.release(request)
+            for claim, replicas in components:
+                self._add(request, dict.fromkeys(sorted(added), replicas), claim, candidates)
+        elif any(count > 0 for count in more.values()):
             requirements = find_at(binding, "spec", "replicaRequirements")
             claim = read_claim(requirements, template_of(binding).namespace)
             self.take(request, more, claim, candidates)
@@ -134,7 +149,11 @@ class Reservations:
         }
         placed = {each.name: each.replicas for each in clusters_of(binding)}
         more = {name: count - running.get(name, 0) for name, count in placed.items()}
-        if any(count > 0 for count in more.values()):
+        if components := components_of(binding):
+            for claim, replicas in components:
+                unseen = dict.fromkeys(sorted(placed.keys() - running.keys()), replicas)
+                self._add(request, unseen, claim, candidates)
+        elif any(count > 0 for count in more.values()):
             requirements = find_at(binding, "spec", "replicaRequirements")
             claim = read_claim(requirements, template_of(binding).namespace)
             self.take(request, more, claim, candidates)

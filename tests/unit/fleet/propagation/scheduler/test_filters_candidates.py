@@ -139,3 +139,37 @@ def test_what_a_silent_cluster_said_last_counts_and_it_is_said_how_old_it_is() -
         "The clusters that fit (west) have room for 4 of 5 replicas. "
         f"west has not said anything new since {since}."
     )
+
+
+def parts(*sizes: tuple[str, int]) -> list[Object]:
+    return [
+        {
+            "name": f"part-{number}",
+            "replicas": replicas,
+            "replicaRequirements": {"resourceRequest": {"cpu": cpu}},
+        }
+        for number, (cpu, replicas) in enumerate(sizes)
+    ]
+
+
+def test_components_go_where_all_of_them_fit_together() -> None:
+    small, large, crumbs = (
+        estimating(name, nodes=[{"rooms": [{"count": count, "free": {"cpu": cpu, "pods": "9"}}]}])
+        for name, count, cpu in (("small", 2, "2"), ("large", 3, "2"), ("crumbs", 9, "1"))
+    )
+    one = {"spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]}
+    placement = {**one, "replicaScheduling": AGGREGATED}
+    job = binding(placement, components=parts(("2", 1), ("1", 3)))
+    job["spec"]["resource"].update(apiVersion="apps/v1", kind="Deployment")
+
+    assert plan(job, small, large, crumbs).targets == {"large": 0}
+    refused = plan(job, small, crumbs)
+    assert refused.reason is Reason.SCHEDULER_ERROR
+    assert refused.message == (
+        "no enough resource when selecting 1 clusters: "
+        "The clusters that fit (crumbs, small) have no room for all its components together."
+    )
+    assert plan(job, cluster("without")).targets == {"without": 0}
+    everywhere = binding({"replicaScheduling": AGGREGATED}, components=parts(("2", 1), ("1", 3)))
+    everywhere["spec"]["resource"].update(apiVersion="apps/v1", kind="Deployment")
+    assert plan(everywhere, small, large).targets == {"large": 0}

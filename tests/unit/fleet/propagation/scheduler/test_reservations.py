@@ -124,3 +124,19 @@ def test_room_given_away_on_a_cluster_that_is_not_heard_of_stays_given_away() ->
 
     assert fitting(reservations.apply(silent, SECOND)) == 2
     assert fitting(reservations.apply(by_nodes("3"), SECOND)) == 3
+
+
+def test_the_components_of_a_workload_are_reserved_where_it_is_new() -> None:
+    reservations, reported = Reservations(ManualClock()), by_nodes("3", "3")
+    cpu = {"replicaRequirements": {"resourceRequest": {"cpu": "1"}}}
+    components = [{"name": "head", "replicas": 1, **cpu}, {"name": "tail", "replicas": 2, **cpu}]
+    job = {"spec": {"components": components}}
+
+    reservations.reserve(FIRST, job, {"west": 0}, reported)
+    assert fitting(reservations.apply(reported, SECOND)) == 3
+    placed = {"spec": {"components": components, "clusters": [{"name": "west"}]}}
+    reservations.release(FIRST)
+    reservations.reserve(FIRST, placed, {"west": 0}, reported)
+    assert fitting(reservations.apply(reported, SECOND)) == 6
+    reservations.inherit(FIRST, placed, reported)
+    assert fitting(reservations.apply(reported, SECOND)) == 3
