@@ -8,13 +8,23 @@ import pytest_asyncio
 from tests.flows.stages import resource_path_of
 
 from clusterspace.apis.clusters import WORKS
+from clusterspace.apis.quotas import FEDERATED_RESOURCE_QUOTAS
+from clusterspace.apis.works import RESOURCE_BINDINGS, clusters_of
 from clusterspace.apiserver.kubernetes_hub.agents import agent_objects
 from clusterspace.apiserver.kubernetes_hub.promises import PROMISES, SHORTFALLS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, DeleteOptions
 from clusterspace.errors import CannotJoin, Forbidden
 from clusterspace.fleet.membership import manifests
-from clusterspace.kube.objects import Object, find_at, is_being_deleted, namespace_of, uid_of
+from clusterspace.kube.conditions import find_condition
+from clusterspace.kube.objects import (
+    Object,
+    find_at,
+    is_being_deleted,
+    namespace_of,
+    uid_of,
+    with_value,
+)
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.hub_rules import examine_rules
 from clusterspace.roots.init import InitRequest, initialize, place_of
@@ -32,7 +42,7 @@ from clusterspace.testing.stage import (
     unregister,
     until_ready,
 )
-from clusterspace.testing.steps import until
+from clusterspace.testing.steps import edit, until, until_equal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -98,6 +108,48 @@ async def test_a_workload_goes_out_with_its_override_and_its_status_comes_back(
         return find_at(template, "status", "readyReplicas") == 2
 
     await until(is_told)
+
+
+async def test_a_quota_of_the_fleet_is_kept_there_too(fleet: Fleet) -> None:
+    hub, place = fleet.hub.client, ResourcePath(FEDERATED_RESOURCE_QUOTAS, "default", "team")
+    north = await fleet.add_sim("north", nodes=1)
+    await fleet.join("north", north)
+    await until_ready(fleet, "north")
+
+    async def apply(name: str, replicas: int) -> None:
+        template = deployment(name, replicas=replicas)
+        for each in (template, policy_for(name, "Deployment", "apps/v1", "north")):
+            await hub.create(resource_path_of(each).collection, each)
+
+    await apply("small", 1)
+    await until(lambda: north.client.find(ResourcePath(DEPLOYMENTS, "default", "small")))
+    bindings = await hub.list_objects(ResourcePath(RESOURCE_BINDINGS, "default"))
+    used = sum(target.replicas for each in bindings for target in clusters_of(each))
+    quota = {
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "FederatedResourceQuota",
+        "metadata": {"name": "team", "namespace": "default"},
+        "spec": {"overall": {"pods": str(used + 1)}},
+    }
+    await hub.create(place.collection, quota)
+    await apply("large", 2)
+    binding = ResourcePath(RESOURCE_BINDINGS, "default", "large-deployment")
+
+    async def reason() -> str:
+        found = await hub.find(binding)
+        condition = find_condition(find_at(found or {}, "status", "conditions"), "Scheduled")
+        return str((condition or {}).get("reason") or "")
+
+    await until_equal(reason, "QuotaExceeded")
+    assert find_at(await hub.get(binding), "spec", "clusters") is None
+    await edit(hub, place, lambda live: with_value(live, "100", "spec", "overall", "pods"))
+
+    await until(lambda: north.client.find(ResourcePath(DEPLOYMENTS, "default", "large")))
+
+    async def counted() -> str:
+        return str(find_at(await hub.get(place), "status", "overallUsed", "pods"))
+
+    await until_equal(counted, str(used + 2))
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from clusterspace.builtins.validation.resources import check_quantity, check_res
 from clusterspace.errors import Cause, MalformedQuantity
 from clusterspace.kube import causes
 from clusterspace.kube.names import dns1123_label_problems
-from clusterspace.kube.objects import Object, find_at, name_of
+from clusterspace.kube.objects import Object, find_at, name_of, namespace_of
 from clusterspace.kube.quantities import ZERO, Quantity, parse_quantity
 from clusterspace.kube.resources import GroupVersionResource
 
@@ -80,6 +80,29 @@ def taken_by(binding: Object, names: Mapping[str, object]) -> dict[str, Quantity
             if each and replicas:
                 taken[name] = taken.get(name, ZERO) + each * replicas
     return taken
+
+
+def growth_of(quota: Object, old: Object | None, new: Object) -> dict[str, Quantity]:
+    """Return how much more a binding takes of what a quota limits than it did before."""
+    overall = amounts_at(quota, "spec", "overall")
+    before = {} if old is None else taken_by(old, overall)
+    return {
+        name: amount - before.get(name, ZERO)
+        for name, amount in taken_by(new, overall).items()
+        if amount > before.get(name, ZERO)
+    }
+
+
+def why_exceeded(quota: Object, more: Amounts, total: Amounts) -> str:
+    """Return why a quota does not allow what is taken more, which makes this total; or nothing."""
+    overall = amounts_at(quota, "spec", "overall")
+    for name in sorted(more):
+        if total[name] > overall[name]:
+            return (
+                f"{KIND}({namespace_of(quota)}/{name_of(quota)}) exceeded for resource "
+                f"{name}: requested sum {total[name]}, limit {overall[name]}."
+            )
+    return ""
 
 
 def uncounted(quota: Object) -> list[str]:

@@ -20,6 +20,7 @@ from clusterspace.apis.policies import (
     PROPAGATION_POLICIES,
     PROPAGATION_POLICY,
 )
+from clusterspace.apis.quotas import FEDERATED_RESOURCE_QUOTAS
 from clusterspace.apis.works import CLUSTER_RESOURCE_BINDINGS, RESOURCE_BINDINGS
 from clusterspace.client.discovery import Discovery, ServedResources
 from clusterspace.client.requests import ResourcePath
@@ -82,6 +83,7 @@ async def read_fleet(hub: Reader, left: Sequence[str] = ()) -> LiveFleet:
         works=await read_works(hub, left),
         leases=tuple(await hub.list_objects(ResourcePath(LEASES, CLUSTER_NAMESPACE))),
         taint_policies=tuple(await hub.list_objects(ResourcePath(CLUSTER_TAINT_POLICIES))),
+        quotas=tuple(await hub.list_objects(ResourcePath(FEDERATED_RESOURCE_QUOTAS))),
     )
 
 
@@ -222,6 +224,9 @@ async def _place(
         )
     clusters = await hub.list_objects(ResourcePath(CLUSTERS))
     beside = await read_bindings(hub)
+    quotas = await hub.list_objects(ResourcePath(FEDERATED_RESOURCE_QUOTAS))
     # Values in, values out: beside the event loop, for a server that has others to answer.
-    placed = await asyncio.to_thread(placed_first, bindings, clusters, SystemClock(), beside)
+    placed = await asyncio.to_thread(
+        placed_first, bindings, clusters, SystemClock(), beside, quotas
+    )
     return (*placed, *others)

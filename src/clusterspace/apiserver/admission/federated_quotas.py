@@ -17,9 +17,11 @@ from clusterspace.apis.quotas import (
     KIND,
     Amounts,
     amounts_at,
+    growth_of,
     quota_causes,
     taken_by,
     uncounted,
+    why_exceeded,
 )
 from clusterspace.apis.works import RESOURCE_BINDING, RESOURCE_BINDINGS
 from clusterspace.apiserver import forms
@@ -87,26 +89,16 @@ class FederatedQuotaEnforcement(Plugin):
                 quota = forms.decode_stored(entry, served.form)
                 if entry.key in charged or is_being_deleted(quota):
                     continue
-                overall = amounts_at(quota, "spec", "overall")
-                before = {} if old is None else taken_by(old, overall)
-                more = {
-                    name: amount - before.get(name, ZERO)
-                    for name, amount in taken_by(new, overall).items()
-                    if amount > before.get(name, ZERO)
-                }
+                more = growth_of(quota, old, new)
                 if not more:
                     continue
                 used = amounts_at(quota, "status", "overallUsed")
                 if find_at(quota, "status", "overallUsed") is None:
                     # Nobody has counted yet: a quota that is a moment old limits all the same.
-                    used = await self._count(hub, namespace, overall)
+                    used = await self._count(hub, namespace, amounts_at(quota, "spec", "overall"))
                 total = {**used, **{name: used.get(name, ZERO) + more[name] for name in more}}
-                for name in sorted(more):
-                    if total[name] > overall[name]:
-                        raise QuotaExceeded(
-                            f"{_DENIED}{KIND}({namespace}/{name_of(quota)}) exceeded for resource "
-                            f"{name}: requested sum {total[name]}, limit {overall[name]}."
-                        )
+                if why := why_exceeded(quota, more, total):
+                    raise QuotaExceeded(f"{_DENIED}{why}")
                 pending[entry.key] = entry, quota, total
             # All quotas have room: then it is counted in all. Killed between two of them, the first
             # has counted what never comes, and the controller takes it out again.

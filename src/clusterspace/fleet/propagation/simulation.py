@@ -24,6 +24,7 @@ from clusterspace.apis.clusters import (
 from clusterspace.apis.exclusive import exclusiveness_of_work
 from clusterspace.apis.fleet_placements import parent_of, placement_text
 from clusterspace.apis.interpreter.templates import dependencies_in
+from clusterspace.apis.quotas import amounts_at, growth_of, taken_by, why_exceeded
 from clusterspace.apis.works import (
     binding_key_of,
     cluster_of,
@@ -51,6 +52,7 @@ from clusterspace.fleet.propagation.eviction.taint_policies import in_order, tai
 from clusterspace.fleet.propagation.scheduler.decisions import (
     Counts,
     Decision,
+    Reason,
     plan_for,
     with_targets,
 )
@@ -76,6 +78,7 @@ from clusterspace.kube.objects import (
     namespace_of,
     with_value,
 )
+from clusterspace.kube.quantities import ZERO, Quantity
 from clusterspace.kube.times import format_time, parse_time
 
 AVAILABLE: Final = "available"
@@ -129,6 +132,8 @@ class LiveFleet:
     works: tuple[Object, ...] = ()
     leases: tuple[Object, ...] = ()
     taint_policies: tuple[Object, ...] = ()
+    quotas: tuple[Object, ...] = ()
+    """The FederatedResourceQuotas."""
 
     def on(self, names: Iterable[str]) -> tuple[Object, ...]:
         """Return the bindings that are on one of these clusters, as the scheduler takes them."""
@@ -212,7 +217,7 @@ def failed(fleet: LiveFleet, names: Sequence[str], clock: Clock) -> Leaving:
 
 def placed_anew(fleet: LiveFleet, bindings: Iterable[Object], clock: Clock) -> tuple[Preview, ...]:
     """Return what becomes of workloads that somebody asks to have placed anew."""
-    trial = Trial(fleet.clusters, fleet.bindings, clock)
+    trial = Trial(fleet.clusters, fleet.bindings, clock, fleet.quotas)
     previews: list[Preview] = []
     for binding in by_priority(bindings):
         last = find_at(binding, "status", "lastScheduledTime")
@@ -239,12 +244,13 @@ def placed_first(
     clusters: Sequence[Object],
     clock: Clock,
     beside: Iterable[Object] = (),
+    quotas: Iterable[Object] = (),
 ) -> tuple[Preview, ...]:
     """Return where bindings that nobody has written yet would be placed, one after the other.
 
     `beside` are the bindings there are: some of them may have to be together, or apart.
     """
-    trial = Trial(clusters, beside, clock)
+    trial = Trial(clusters, beside, clock, quotas)
     previews: list[Preview] = []
     for binding in by_priority(bindings):
         decision = trial.decide(binding)
@@ -267,13 +273,18 @@ class Trial:
     """Decisions of the scheduler, one after the other: what one takes is not there for the next."""
 
     def __init__(
-        self, clusters: Iterable[Object], bindings: Iterable[Object], clock: Clock
+        self,
+        clusters: Iterable[Object],
+        bindings: Iterable[Object],
+        clock: Clock,
+        quotas: Iterable[Object] = (),
     ) -> None:
         self._reservations = Reservations(clock)
         self._reported = {
             name_of(each): candidate_of(each) for each in sorted(clusters, key=name_of)
         }
         self._bindings = {key_of(namespace_of(each), name_of(each)): each for each in bindings}
+        self._quotas = [(each, self._used_of(each)) for each in quotas]
 
     def decide(self, binding: Object) -> Decision:
         """Decide about one binding as the scheduler does, and note what it takes."""
@@ -283,9 +294,41 @@ class Trial:
             peers = peers_among(binding, self._bindings.values())
         candidates = self._reservations.apply(self._reported, request_for(key))
         decision = plan_for(binding, candidates, peers)
+        if why := self._charge(key, binding, decision):
+            # As the scheduler has it: it stays where it is, with what it has.
+            current = {each.name: each.replicas for each in clusters_of(binding)}
+            decision = replace(decision, targets=current, reason=Reason.QUOTA_EXCEEDED, message=why)
         self._reservations.reserve(request_for(key), binding, decision.targets, self._reported)
         self._bindings[key] = with_targets(binding, decision)
         return decision
+
+    def _used_of(self, quota: Object) -> dict[str, Quantity]:
+        """Return what is used of a quota, by its own count or by that of the bindings there are."""
+        overall = amounts_at(quota, "spec", "overall")
+        if find_at(quota, "status", "overallUsed") is not None:
+            return dict(amounts_at(quota, "status", "overallUsed"))
+        used: dict[str, Quantity] = {}
+        for binding in self._bindings.values():
+            if namespace_of(binding) == namespace_of(quota):
+                for name, amount in taken_by(binding, overall).items():
+                    used[name] = used.get(name, ZERO) + amount
+        return used
+
+    def _charge(self, key: str, binding: Object, decision: Decision) -> str:
+        """Count what a decision takes in the quotas of the namespace, unless one has no room."""
+        before, after = self._bindings.get(key), with_targets(binding, decision)
+        pending: list[tuple[dict[str, Quantity], dict[str, Quantity]]] = []
+        for quota, used in self._quotas:
+            if namespace_of(quota) != namespace_of(binding):
+                continue
+            more = growth_of(quota, before, after)
+            total = {name: used.get(name, ZERO) + amount for name, amount in more.items()}
+            if why := why_exceeded(quota, more, total):
+                return why
+            pending.append((used, total))
+        for used, total in pending:
+            used.update(total)
+        return ""
 
 
 def others_of(decision: Decision) -> tuple[Rejection, ...]:
@@ -344,7 +387,7 @@ def _left(
     fleet: LiveFleet, taints: Mapping[str, tuple[Object, ...]], clock: Clock, *, are_silent: bool
 ) -> tuple[Preview, ...]:
     """Return what becomes of each workload on clusters with these taints."""
-    trial = Trial(fleet.clusters, fleet.bindings, clock)
+    trial = Trial(fleet.clusters, fleet.bindings, clock, fleet.quotas)
     works_of: dict[str, dict[str, Object]] = {}
     for each in fleet.works:
         works_of.setdefault(binding_key_of(each), {})[cluster_of(each)] = each

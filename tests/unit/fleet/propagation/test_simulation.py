@@ -13,6 +13,7 @@ from clusterspace.fleet.propagation.simulation import (
     drained,
     failed,
     placed_anew,
+    placed_first,
 )
 from clusterspace.kube.objects import Object, with_metadata, with_value
 from clusterspace.testing.clocks import ManualClock
@@ -192,3 +193,51 @@ def test_workloads_that_must_be_apart_do_not_meet_where_they_flee_to() -> None:
     )
 
     assert only(drained(fleet, "west", ManualClock()).previews).after == {"north": 1}
+
+
+def quota(**status: object) -> Object:
+    metadata = {"name": "team", "namespace": "default"}
+    return {"metadata": metadata, "spec": {"overall": {"pods": "5"}}, "status": status}
+
+
+@pytest.mark.parametrize("status", [{}, {"overallUsed": {"pods": "2"}}])
+def test_what_a_quota_of_the_fleet_has_no_room_for_is_not_placed(status: Object) -> None:
+    running = workload("running", ONE, {"west": 2})
+    unplaced = {**running["spec"], "clusters": []}
+    new = [{**workload(name, ONE, {}), "spec": unplaced} for name in "ab"]
+
+    first, second = placed_first(
+        new, [member("west")], ManualClock(), beside=[running], quotas=[quota(**status)]
+    )
+
+    assert first.outcome is Outcome.PLACED
+    assert second.outcome is Outcome.STAYS
+    assert second.why == (
+        "FederatedResourceQuota(default/team) exceeded for resource pods: requested sum 6, limit 5."
+    )
+
+
+def test_a_move_takes_no_more_of_a_quota_than_before() -> None:
+    fleet = LiveFleet(
+        clusters=(member("west"), member("east")),
+        bindings=(workload("web", ONE, {"west": 5}),),
+        quotas=(quota(overallUsed={"pods": "5"}),),
+    )
+
+    assert only(drained(fleet, "west", ManualClock()).previews).after == {"east": 5}
+
+
+def test_quotas_of_members_and_room_on_their_nodes_decide_where_a_workload_moves() -> None:
+    rooms = [{"count": 1, "free": {"pods": "50"}}]
+    limit = {"namespace": "default", "name": "small", "free": {"pods": "1"}}
+    limited, free = member("east"), member("north", pods=2)
+    limited["status"]["estimate"] = {"nodes": [{"rooms": rooms}], "quotas": [limit]}
+    by_room = {**ONE, "replicaScheduling": AGGREGATED}
+    fleet = LiveFleet(
+        clusters=(member("west"), limited, free),
+        bindings=(workload("web", by_room, {"west": 2}),),
+    )
+
+    moved = only(drained(fleet, "west", ManualClock()).previews)
+
+    assert moved.after == {"north": 2}
