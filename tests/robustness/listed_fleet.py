@@ -2,15 +2,17 @@
 
 import asyncio
 import re
+import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import msgspec
+from aiohttp import web
 from tests.component.gateway.fleet_site import (
     RBAC,
     TOKENS,
@@ -20,6 +22,19 @@ from tests.component.gateway.fleet_site import (
     write_member,
 )
 from tests.component.gateway.fleet_site import grant as grant_role
+from tests.robustness.list_judge import (
+    JANE,
+    MOST_SECONDS,
+    ROOT,
+    Change,
+    Heard,
+    Judge,
+    MemberLog,
+    Page,
+    Promise,
+    Shown,
+    Told,
+)
 from tests.robustness.watch_fleet import KEYS, SHOP, events_of
 
 from clusterspace.aio.clocks import SystemClock
@@ -30,10 +45,9 @@ from clusterspace.client.resources import DeleteOptions
 from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trust
 from clusterspace.client.watch import EventType, LineSplitter
 from clusterspace.errors import ApiError, ClusterError
-from clusterspace.fleet.gateway import fanout, routes
+from clusterspace.fleet.gateway import routes
 from clusterspace.fleet.gateway.fanout import FleetLimits, exchange
 from clusterspace.fleet.gateway.merge import versions
-from clusterspace.fleet.gateway.merge.failures import Reply
 from clusterspace.fleet.membership import manifests
 from clusterspace.kube.objects import uid_of
 from clusterspace.roots.fleet import RunningFleet, running_fleet
@@ -41,32 +55,18 @@ from clusterspace.roots.settings import FleetSettings
 from clusterspace.testing import stage
 from clusterspace.testing.builders import NAMESPACES, config_map, namespace
 from clusterspace.testing.faults import Delay, FaultProxy, fault_proxy, is_list, status_reply
+from clusterspace.testing.faults import is_watch as asks_to_watch
 from clusterspace.testing.hubs import MASTERS_TRAVEL, part_of_hub
 from clusterspace.testing.stage import Side
-from clusterspace.testing.watch_histories import (
-    ClusterLog,
-    Event,
-    Logged,
-    Segment,
-    problems_of,
-    read_event,
-)
+from clusterspace.testing.watch_histories import Event, Segment, read_event
 
 PATH = "/api/v1/namespaces/shop/configmaps"
-ROOT, JANE = "root-token", "jane-token"
 VIEWER = "viewer"
 INITIAL = (("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan"))
 
 
-@dataclass(frozen=True)
-class Change:
-    """One change in the log of a member; `value` is None for a deletion."""
-
-    revision: int
-    name: str
-    value: str | None
-    side: str = ""
-    uid: str = ""
+ANY_STATE_SECONDS = 1.0
+"""How old a list may be for who says that any state will do: so short that it matters."""
 
 
 @dataclass
@@ -76,9 +76,7 @@ class Member:
     name: str
     side: Side
     proxy: FaultProxy
-    changes: list[Change] = field(default_factory=list[Change])
-    written: int = 0
-    """The newest version that a write was promised to have."""
+    log: MemberLog = field(default_factory=MemberLog)
     flips: int = 0
     """Grows before a right is given and after it was taken: odd while jane may or might read."""
     present: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -93,7 +91,7 @@ class Member:
         name = shown["metadata"]["name"]
         side = shown["metadata"].get("labels", {}).get("side", "")
         value = None if kind is EventType.DELETED else shown["data"].get("n", "")
-        self.changes.append(Change(revision, name, value, side, shown["metadata"]["uid"]))
+        self.log.changes.append(Change(revision, name, value, side, shown["metadata"]["uid"]))
 
     async def write(self, random: Random) -> None:
         """Change one object there, past everything that may be broken on the way to it."""
@@ -104,6 +102,7 @@ class Member:
         if name in self.present and random.random() < 0.2:
             uid = uid_of(self.present.pop(name))
             await self.side.client.delete(SHOP.at(f"shop/{name}"), DeleteOptions(uid))
+            self.log.promises.append(Promise(time.monotonic(), deleted=uid))
             return
         if name not in self.present:
             self.present[name] = await self.side.client.create(SHOP, wanted)
@@ -116,7 +115,9 @@ class Member:
         self.promise(self.present[name])
 
     def promise(self, held: Any) -> None:
-        self.written = max(self.written, int(held["metadata"]["resourceVersion"]))
+        """Note that a write was acknowledged."""
+        version = int(held["metadata"]["resourceVersion"])
+        self.log.promises.append(Promise(time.monotonic(), version))
 
     async def flip(self) -> None:
         """Give jane the right to read here, or take it."""
@@ -136,79 +137,53 @@ class Member:
         }
         await self.side.client.create(place.collection, binding)
 
-    def state_at(self, revision: int, side: str = "") -> dict[str, tuple[str, str]]:
-        """Return version and value of each object at a revision, of those on one side."""
-        state: dict[str, tuple[str, str, str]] = {}
-        for each in self.changes:
-            if each.revision > revision:
-                break
-            if each.value is None:
-                state.pop(each.name, None)
-            else:
-                state[each.name] = (str(each.revision), each.value, each.side)
-        return {name: held[:2] for name, held in state.items() if side in ("", held[2])}
 
-    def log(self, side: str = "") -> ClusterLog:
-        """Return what happened here, as it is told to who selects one side."""
-        logged = [
-            Logged(
-                each.revision,
-                f"shop/{each.name}",
-                each.uid,
-                None if each.value is None else {"side": each.side},
-            )
-            for each in self.changes
-        ]
-        return ClusterLog(logged, lambda labels: side in ("", labels["side"]))
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A list as a reader got it, and what it had to show."""
-
-    who: str
-    side: str
-    is_of_now: bool
-    is_paged: bool
-    vector: str
-    items: dict[str, dict[str, tuple[str, str]]]
-    count: int
-    warning: str
-    promised: Mapping[str, int]
-    """The newest version of each member that was promised before the list was asked for."""
-    forbidden: tuple[str, ...] = ()
-    """The members in which the reader had no right, from before it was asked until it was there."""
-    recalled: frozenset[str] = frozenset()
-    """The members that were away, and shown as the reader had seen them before."""
-    order: tuple[str, ...] = ()
-    """The values of what was asked for in their order, as they came."""
-
-
-def recalled_in(warning: str) -> frozenset[str]:
-    """Return the members that a Warning says are shown as they were."""
+def ages_in(warning: str) -> dict[str, float]:
+    """Return the members that a Warning says are shown as they were, and how old that is."""
     said = re.findall(r"are shown as they were: ([^\"]*)", warning)
-    return frozenset(name for each in said for name in re.findall(r"([a-z0-9-]+) \(", each))
-
-
-@dataclass(frozen=True)
-class Told:
-    """A watch as a client got it."""
-
-    who: str
-    side: str
-    segment: Segment
-    values: Sequence[tuple[str, str, str, str | None]]
-    """Cluster, name, own version and value of each object; no value for one that is gone."""
-    forbidden: frozenset[str]
-    """The members that were told of though the client had no right, from before it asked on."""
+    found = [pair for each in said for pair in re.findall(r"([a-z0-9-]+) \((\d+)s ago\)", each)]
+    return {name: float(age) for name, age in found}
 
 
 class _ListMetadata(msgspec.Struct):
     resourceVersion: str  # noqa: N815 - the field's own name
 
 
+class _ObjectMetadata(_ListMetadata):
+    name: str
+
+
 class _Listed(msgspec.Struct):
     metadata: _ListMetadata
+    items: list["_Object"]
+
+
+class _Object(msgspec.Struct):
+    metadata: _ObjectMetadata
+
+
+@dataclass(frozen=True)
+class _Rights:
+    """How often rights in members had been given or taken when somebody began to look."""
+
+    who: str
+    flips: dict[str, int]
+
+    def permitted(self, members: dict[str, Member]) -> frozenset[str]:
+        """Return where they had a right ever since."""
+        return frozenset(
+            name
+            for name, member in members.items()
+            if self.who == ROOT or (self.flips[name] == member.flips and member.flips % 2)
+        )
+
+    def forbidden(self, members: dict[str, Member]) -> frozenset[str]:
+        """Return where they had none ever since."""
+        return frozenset(
+            name
+            for name, member in members.items()
+            if self.who == JANE and self.flips[name] == member.flips and not member.flips % 2
+        )
 
 
 @dataclass
@@ -223,8 +198,11 @@ class ListedFleet:
     told: list[Told] = field(default_factory=list[Told])
     troubles: dict[str, int] = field(default_factory=dict[str, int])
     _port: int = 0
-    _given: set[tuple[str, str, str]] = field(default_factory=set[tuple[str, str, str]])
-    """Which version of which member each reader was given, by the member itself."""
+    heard: list[Heard] = field(default_factory=list[Heard])
+    refused: list[str] = field(default_factory=list[str])
+    """Lists and watches that were refused to who may have them."""
+    _life: int = 0
+    """How often the gateway was started."""
     _vectors: dict[tuple[str, str], deque[str]] = field(
         default_factory=dict[tuple[str, str], deque[str]]
     )
@@ -238,9 +216,10 @@ class ListedFleet:
             port=self._port,
             federation=False,
             member_cidrs=LOOPBACK,
-            limits=FleetLimits(list_seconds=5.0),
+            limits=FleetLimits(list_seconds=MOST_SECONDS, any_state_seconds=ANY_STATE_SECONDS),
             identities=MASTERS_TRAVEL,
         )
+        self._life += 1
         self.running = await self._gateway.enter_async_context(running_fleet(settings))
         self._port = int(self.running.url.rpartition(":")[2])
         if not self._connections:
@@ -260,100 +239,112 @@ class ListedFleet:
             await connection.close()
         await self.stop_gateway()
 
-    @contextmanager
-    def hearing_members(self) -> Generator[None]:
-        """Write down which lists members give to whom, be the answer as a whole refused or not."""
-        original = fanout.ask_one
+    def hear(self, member: Member) -> None:
+        """Note what a member answers to whom, on the way between it and the gateway."""
 
-        async def ask_one(link: Any, make_request: Callable[[Any], ApiRequest]) -> Reply:
-            reply = await original(link, make_request)
-            with suppress(msgspec.DecodeError, ApiError):
-                headers = dict(make_request(link).headers)
-                who = JANE if headers.get("impersonate-user") == "jane" else ROOT
-                version = msgspec.json.decode(reply.body, type=_Listed).metadata.resourceVersion
-                self._given.add((who, link.cluster, version))
-            return reply
+        def hears(request: web.Request, status: int, body: bytes) -> None:
+            user = request.headers.get("Impersonate-User", "")
+            # What is asked for by name is none of the lists: they have named it before.
+            if request.path != PATH or not user or "fieldSelector" in request.query:
+                return
+            version, objects = 0, frozenset[tuple[str, str]]()
+            if body and status == 200:
+                listed = msgspec.json.decode(body, type=_Listed)
+                version = int(listed.metadata.resourceVersion)
+                named = (each.metadata for each in listed.items)
+                objects = frozenset((each.name, each.resourceVersion) for each in named)
+            self.heard.append(
+                Heard(
+                    time.monotonic(),
+                    self._life,
+                    JANE if user == "jane" else ROOT,
+                    member.name,
+                    status,
+                    request.query.get("labelSelector", ""),
+                    asks_to_watch(request),
+                    version,
+                    objects,
+                )
+            )
 
-        fanout.ask_one = ask_one
-        try:
-            yield
-        finally:
-            fanout.ask_one = original
+        member.proxy.hears = hears
+
+    def _rights(self, who: str) -> _Rights:
+        return _Rights(who, {name: member.flips for name, member in self.members.items()})
 
     # -- readers and writers ------------------------------------------------------------------
 
     async def read(self, random: Random, who: str) -> None:
         """List once, in one of many ways, and write down what came."""
         side = random.choice(("", "", "left"))
-        query: dict[str, str] = {"labelSelector": f"side={side}"} if side else {}
-        is_any = random.random() < 0.15
+        words: dict[str, str] = {}
+        if side and random.random() < 0.5:
+            words["labelSelector"] = f"side={side}"
+        elif side:  # which no member selects by
+            words["fieldSelector"] = f"metadata.labels.side={side}"
+        is_any = random.random() < 0.2
+        is_sorted = random.random() < 0.25
+        if is_sorted:
+            words["sortBy"] = ".data.n"
         limit = random.choice((0, 0, 0, 5, 17))
-        is_sorted = not is_any and random.random() < 0.25
+        query = {**words, **({"limit": str(limit)} if limit else {})}
         if is_any:
             query["resourceVersion"] = "0"
-        elif limit:
-            query["limit"] = str(limit)
-        if is_sorted:
-            query["sortBy"] = ".data.n"
-        promised = {name: member.written for name, member in self.members.items()}
-        flips = {name: member.flips for name, member in self.members.items()}
         items: list[Any] = []
-        vector = token = warning = ""
+        pages: list[Page] = []
+        vector = token = ""
         while True:
+            rights, started, life = self._rights(who), time.monotonic(), self._life
             pairs = tuple({**query, **({"continue": token} if token else {})}.items())
-            request = ApiRequest("GET", PATH, pairs, seconds=20.0)
-            answer = await self._ask(who, request)
+            if token:
+                pairs = tuple(pair for pair in pairs if pair[0] != "resourceVersion")
+            answer = await self._ask(who, ApiRequest("GET", PATH, pairs, seconds=20.0))
             if answer is None:
                 return
             body: Any = msgspec.json.decode(answer.body)
             items += body["items"]
             vector = vector or str(body["metadata"]["resourceVersion"])
-            warning += answer.headers.get("warning", "")
-            self._note_given(who, answer, vector)
+            warning = answer.headers.get("warning", "")
+            found: dict[str, dict[str, tuple[str, str]]] = {}
+            for each in body["items"]:
+                name = routes.split(each["metadata"]["name"])
+                held = (each["metadata"]["resourceVersion"], each["data"].get("n", ""))
+                found.setdefault(str(name.cluster), {})[name.name] = held
+            pages.append(
+                Page(
+                    started,
+                    time.monotonic(),
+                    life,
+                    found,
+                    warning,
+                    ages_in(warning),
+                    rights.permitted(self.members),
+                    rights.forbidden(self.members),
+                )
+            )
             token = body["metadata"].get("continue", "")
             if not token:
                 break
-        found: dict[str, dict[str, tuple[str, str]]] = {}
-        for each in items:
-            name = routes.split(each["metadata"]["name"])
-            version = each["metadata"]["resourceVersion"]
-            found.setdefault(str(name.cluster), {})[name.name] = (
-                version,
-                each["data"].get("n", ""),
-            )
-        never = [
-            name
-            for name, member in self.members.items()
-            if who == JANE and flips[name] == member.flips and member.flips % 2 == 0
-        ]
         self.shown.append(
             Shown(
                 who,
                 side,
+                tuple(words.items()),
+                words.get("labelSelector", ""),
                 not is_any,
-                bool(limit) and not is_any and not is_sorted,  # sorted pages are of one moment
+                is_sorted or is_any or not limit,
                 vector,
-                found,
+                pages,
                 len(items),
-                warning,
-                promised,
-                tuple(never),
-                recalled_in(warning),
-                tuple(each["data"].get("n", "") for each in items) if is_sorted else (),
+                [each["data"].get("n", "") for each in items] if is_sorted else (),
             )
         )
-
-    def _note_given(self, who: str, answer: Answer, vector: str) -> None:
-        recalled = recalled_in(answer.headers.get("warning", ""))
-        for name, version in versions.decode(vector, list(self.members)).items():
-            if name not in recalled:
-                self._given.add((who, name, version))
 
     async def watch(self, random: Random, who: str) -> None:
         """Watch for a while, from a list or from the beginning, and write down what came."""
         side = random.choice(("", "", "left"))
         selected = (("labelSelector", f"side={side}"),) if side else ()
-        flips = {name: member.flips for name, member in self.members.items()}
+        rights, life = self._rights(who), self._life
         vector = ""
         before = self._vectors.setdefault((who, side), deque(maxlen=8))
         if before and random.random() < 0.4:
@@ -363,7 +354,6 @@ class ListedFleet:
             if answer is None:
                 return
             vector = str(msgspec.json.decode(answer.body)["metadata"]["resourceVersion"])
-            self._note_given(who, answer, vector)
             before.append(vector)
         starts = not vector
         query = (
@@ -381,6 +371,7 @@ class ListedFleet:
                 self._connections[who].stream(ApiRequest("GET", PATH, query)) as stream,
             ):
                 if stream.status != 200:
+                    self._note_refusal(who, stream.status)
                     return
                 async for chunk in stream.chunks():
                     for line in splitter.feed(chunk):
@@ -396,14 +387,21 @@ class ListedFleet:
                         value = None if is_gone else str(shown["data"].get("n", ""))
                         name = event.key.partition("/")[2]
                         values.append((event.cluster, name, own or "", value))
-                        has_right = who == ROOT or self.members[event.cluster].flips % 2
-                        if (
-                            not has_right
-                            and flips[event.cluster] == self.members[event.cluster].flips
-                        ):
-                            forbidden.add(event.cluster)
+                        forbidden |= rights.forbidden(self.members) & {event.cluster}
         segment = Segment(events, vector)
-        self.told.append(Told(who, side, segment, values, frozenset(forbidden)))
+        unsteady = frozenset(self.members) - rights.permitted(self.members)
+        self.told.append(
+            Told(
+                who,
+                side,
+                life,
+                time.monotonic(),
+                segment,
+                values,
+                frozenset(forbidden),
+                unsteady,
+            )
+        )
 
     async def write_and_read(self, random: Random) -> None:
         """Write through the gateway; the lists that follow have to show it."""
@@ -429,8 +427,13 @@ class ListedFleet:
             answer = await exchange(self._connections[who], request)
             if answer.status < 400:
                 return answer
+            self._note_refusal(who, answer.status)
         await asyncio.sleep(0.02)
         return None
+
+    def _note_refusal(self, who: str, status: int) -> None:
+        if who == ROOT and status in (401, 403, 404):
+            self.refused.append(f"{who} was refused what they may have, with {status}")
 
     # -- what goes wrong ----------------------------------------------------------------------
 
@@ -453,62 +456,11 @@ class ListedFleet:
         elif trouble == "flip":
             await member.flip()
 
-    # -- what must hold -----------------------------------------------------------------------
-
     def problems(self) -> list[str]:
         """Return every promise that was broken towards a reader."""
-        found = [each for shown in self.shown for each in self._problems_of(shown)]
-        known = {
-            (name, each.name, str(each.revision)): each.value
-            for name, member in self.members.items()
-            for each in member.changes
-        }
-        logs = {
-            side: {name: member.log(side) for name, member in self.members.items()}
-            for side in ("", "left")
-        }
-        for told in self.told:
-            found += [f"{told.who} is told of {each} without a right to" for each in told.forbidden]
-            for cluster, name, version, value in told.values:
-                if value is not None and known.get((cluster, name, version)) != value:
-                    found.append(f"{cluster}/{name}@{version} is told as {value}, not as it was")
-            if told.who == ROOT:  # jane's rights come and go, and with them what she is told of
-                found += problems_of(told.segment, logs[told.side])
-        return found
-
-    def _problems_of(self, shown: Shown) -> list[str]:
-        found: list[str] = []
-        at = versions.decode(shown.vector, list(self.members))
-        ordered = [each for each in shown.order if each]
-        if ordered != sorted(ordered):
-            found.append(f"{shown.who}: {ordered} are not in their order")
-        if shown.count != sum(map(len, shown.items.values())):
-            found.append(f"{shown.who}: an object is shown twice")
-        for name, member in self.members.items():
-            items = shown.items.get(name, {})
-            is_recalled = name in shown.recalled
-            if is_recalled and (shown.who, name, at.get(name, "")) not in self._given:
-                found.append(f"{shown.who} is shown {name} as it was never shown to them")
-            if name in shown.forbidden and items and not is_recalled:
-                found.append(f"{shown.who} is shown objects of {name} without a right to")
-            if name not in at:
-                if items or (shown.who == ROOT and name not in shown.warning):
-                    found.append(f"{name} is missing without a word")
-                continue
-            known = {(each.name, str(each.revision)): each.value for each in member.changes}
-            for key, (version, value) in items.items():
-                if known.get((key, version)) != value:
-                    found.append(f"{name}/{key}@{version} is shown as {value}, not as it was")
-            if shown.is_paged:
-                continue  # what comes after the first page may be newer than its version
-            expected = member.state_at(int(at[name]), shown.side)
-            if items != expected:
-                found.append(f"{name} at {at[name]}: {items} instead of {expected}")
-            if is_recalled:
-                continue  # it says so, and how old it is
-            if shown.is_of_now and int(at[name]) < shown.promised[name]:
-                found.append(f"{name}: {at[name]} is older than {shown.promised[name]}, promised")
-        return found
+        logs = {name: member.log for name, member in self.members.items()}
+        judge = Judge(logs, self.heard, ANY_STATE_SECONDS)
+        return self.refused + judge.problems(self.shown, self.told)
 
 
 @asynccontextmanager
@@ -535,7 +487,8 @@ async def listed_fleet(directory: Path, count: int) -> AsyncGenerator[ListedFlee
             stack.push_async_callback(forget_secrets, hub.client, name)
             members[name] = Member(name, side, proxy)
         fleet = ListedFleet(hub, directory, members)
-        stack.enter_context(fleet.hearing_members())
+        for member in members.values():
+            fleet.hear(member)
         await fleet.start_gateway()
         stack.push_async_callback(fleet.close)
         yield fleet

@@ -18,13 +18,15 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from tests.robustness.listed_fleet import JANE, ROOT, ListedFleet, listed_fleet
+from tests.robustness.list_judge import JANE, ROOT
+from tests.robustness.listed_fleet import ListedFleet, listed_fleet
 
 from clusterspace.fleet.gateway import fanout, object_cache, shared_watches
-from clusterspace.fleet.gateway.answers import known_lists, reviews
+from clusterspace.fleet.gateway.answers import known_lists, list_all, reviews
 from clusterspace.fleet.gateway.answers.known_lists import ListQuestion
+from clusterspace.fleet.gateway.answers.list_all import PagePlan, Stop
 from clusterspace.fleet.gateway.fanout import FleetContext
-from clusterspace.fleet.gateway.last_lists import Question
+from clusterspace.fleet.gateway.last_lists import LastLists, Question
 from clusterspace.fleet.gateway.merge import failures
 from clusterspace.fleet.gateway.object_cache import ObjectCache
 from clusterspace.fleet.gateway.object_texts import Text
@@ -107,11 +109,15 @@ async def play(directory: Path, run: Run, seed: int, *, calm: bool = False) -> L
 async def until_recorded(member: Any) -> None:
     """Wait until a last change, which follows all others, is in the log."""
     chance = random.Random(1)
-    before = len(member.changes)
+    before = len(member.log.changes)
     await member.write(chance)
 
     async def is_there() -> bool:
-        return len(member.changes) > before and member.changes[-1].revision >= member.written
+        log = member.log
+        promised = max(each.revision for each in log.promises)
+        deleted = {each.deleted for each in log.promises if each.deleted}
+        is_newest = len(log.changes) > before and log.changes[-1].revision >= promised
+        return is_newest and deleted <= {each.uid for each in log.changes if each.value is None}
 
     await until(is_there)
 
@@ -269,7 +275,7 @@ def repeat_what_was_listed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def late(*given: Any) -> AsyncGenerator[list[bytes]]:
         async for lines in lines_of(*given):
-            await asyncio.sleep(0.03)  # long enough for a list
+            await asyncio.sleep(0.1)  # long enough for a list
             yield lines
 
     monkeypatch.setattr(SharedWatch, "subscribe", forgetful)
@@ -318,7 +324,76 @@ def tell_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reviews, "may", is_allowed)
 
 
+def lose_what_does_not_fit_of_one_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for who has a right in some members only, and now and then."""
+    put = Subscription.put
+
+    def put_some(subscription: Subscription, event: Any, size: int) -> None:
+        of_jane = any(value == "jane" for _, value in subscription._watch.key.headers)
+        if not of_jane or not subscription._waiting or event.change is None:
+            put(subscription, event, size)
+
+    monkeypatch.setattr(Subscription, "put", put_some)
+
+
+def recall_what_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a user was shown of a member stays shown while it is away, refused since or not."""
+    monkeypatch.setattr(LastLists, "note_refusal", lambda *_: None)
+
+
+def recall_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is shown of a member that is away is the oldest that is known, not the newest."""
+    note = LastLists.note
+
+    def note_once(
+        kept: LastLists, question: Question, token: str, reply: Any, asked_at: float
+    ) -> None:
+        if reply.failure is not None or kept.find(question) is None:
+            note(kept, question, token, reply, asked_at)
+
+    monkeypatch.setattr(LastLists, "note", note_once)
+
+
+def misstate_the_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is shown of a member that is away is another age than it says."""
+    monkeypatch.setattr(list_all, "written_age", lambda seconds: f"{int(seconds) + 60}s")
+
+
+def take_any_state_for_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who says that any state will do is shown the first one for ever."""
+    find_list, note_list = ObjectCache.find_list, ObjectCache.note_list
+
+    def note_once(cache: ObjectCache, key: Any, asked: Any, listed: Any) -> None:
+        if find_list(cache, key, asked) is None:
+            note_list(cache, key, asked, listed)
+
+    def found_now(cache: ObjectCache, *given: Any) -> Any:
+        known = find_list(cache, *given)
+        if known is not None:
+            known.read_at = cache.clock.monotonic()
+        return known
+
+    monkeypatch.setattr(ObjectCache, "find_list", found_now)
+    monkeypatch.setattr(ObjectCache, "note_list", note_once)
+
+
+def lose_the_rest_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that ends within a cluster is followed by one that begins with the next."""
+    plan_page = list_all.plan_page
+
+    def plan(lists: Any, room: int, *, is_fresh: bool) -> PagePlan:
+        planned = plan_page(lists, room, is_fresh=is_fresh)
+        clusters = [each.cluster for each in lists]
+        if planned.stop is None or not planned.stop.token:
+            return planned
+        behind = clusters[clusters.index(planned.stop.cluster) + 1 :]
+        return replace(planned, stop=Stop(behind[0]) if behind else None)
+
+    monkeypatch.setattr(list_all, "plan_page", plan)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("logged_errors")
 @pytest.mark.parametrize(
     ("plant", "watchers", "complaint"),
     [
@@ -335,6 +410,12 @@ def tell_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
         (recall_for_everybody, 0, "never shown to them"),
         (recall_without_a_word, 0, "promised|without a right to"),
         (tell_everybody, 0, "without a right to|never shown to them"),
+        (lose_what_does_not_fit_of_one_user, 6, "its log has|promises"),
+        (recall_what_was_refused, 0, "before they were refused"),
+        (recall_the_first, 0, "was seen"),
+        (misstate_the_age, 0, "was not then"),
+        (take_any_state_for_new, 0, "never shown to them"),
+        (lose_the_rest_of_a_cluster, 0, "instead of any state"),
     ],
 )
 async def test_a_planted_bug_is_found(
@@ -345,8 +426,9 @@ async def test_a_planted_bug_is_found(
     complaint: str,
 ):
     plant(monkeypatch)
+    readers, lists = (3, 200) if watchers else (4, 300)
 
-    fleet = await play(tmp_path, Run(3, 200, watchers=watchers, pause=0.03), new_seed())
+    fleet = await play(tmp_path, Run(3, lists, readers, watchers, pause=0.03), new_seed())
 
     wanted = complaint.split("|")
     found = fleet.problems()

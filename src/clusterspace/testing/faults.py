@@ -79,6 +79,8 @@ class Reorder:
 
 Fault: TypeAlias = Delay | Drop | Reply | Truncate | Freeze | Reorder
 Matches: TypeAlias = Callable[[web.Request], bool]
+Hears: TypeAlias = Callable[[web.Request, int, bytes], None]
+"""Is told of a request, and of status and body of the cluster's own answer to it."""
 
 HTML: Final = Reply(200, b"<html><body>Sign in, please</body></html>", "text/html")
 HTML_NOT_FOUND: Final = Reply(404, b"<html><body>404</body></html>", "text/html")
@@ -162,6 +164,9 @@ class FaultProxy:
         self._traffic = _Traffic()
         self.requests: list[str] = []
         """Every request that came, as `METHOD path?query`."""
+        self.hears: Hears | None = None
+        """Is told of each answer of the cluster's that is passed on to its end, before that end;
+        and of each watch as it begins, without a body."""
         self.settings = ConnectionSettings(upstream.cluster, "http://127.0.0.1:1")
 
     def inject(self, fault: Fault, *, when: Matches = everything, times: int | None = 1) -> Rule:
@@ -233,7 +238,7 @@ class FaultProxy:
         if isinstance(fault, Reorder):
             await self._wait_for_another()
         async with self._upstream.stream(await self._ask_of(request)) as stream:
-            return await _pass_back(request, stream, fault)
+            return await _pass_back(request, stream, fault, self.hears)
 
     async def _ask_of(self, request: web.Request) -> ApiRequest:
         kept = [(name, request.headers[name]) for name in _PASSED_ON if name in request.headers]
@@ -281,13 +286,17 @@ async def fault_proxy(
 
 
 async def _pass_back(
-    request: web.Request, stream: AnswerStream, fault: Fault | None
+    request: web.Request, stream: AnswerStream, fault: Fault | None, hears: Hears | None
 ) -> web.StreamResponse:
     headers = {name: stream.headers[name] for name in _PASSED_BACK if name in stream.headers}
     response = web.StreamResponse(status=stream.status, headers=headers)
     response.enable_chunked_encoding()
+    if hears is not None and is_watch(request):
+        hears(request, stream.status, b"")
+        hears = None
     await response.prepare(request)
     left = fault.after_bytes if isinstance(fault, Truncate | Freeze) else None
+    heard: list[bytes] = []
     async for chunk in stream.chunks():
         if left is not None and len(chunk) >= left:
             await response.write(chunk[:left])
@@ -296,6 +305,11 @@ async def _pass_back(
             return _aborted(request)
         await response.write(chunk)
         left = None if left is None else left - len(chunk)
+        if hears is not None:
+            heard.append(chunk)
+    if hears is not None:
+        # Whoever asked can do nothing with it before the end: it is heard before it is used.
+        hears(request, stream.status, b"".join(heard))
     await response.write_eof()
     return response
 

@@ -7,7 +7,7 @@ in order, once, none left out, of the right type, with the object's own version 
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -126,9 +126,14 @@ def read_event(line: bytes, hub: str = "karmada") -> Event:
     return Event(event["type"], vector, parts.cluster or hub, key, str(metadata.get("uid", "")))
 
 
-def problems_of(segment: Segment, logs: Mapping[str, ClusterLog]) -> list[str]:
-    """Return every rule the stream broke; none is as it should be."""
-    checker = _Checker(logs, segment)
+def problems_of(
+    segment: Segment, logs: Mapping[str, ClusterLog], *, unjudged: Collection[str] = ()
+) -> list[str]:
+    """Return every rule the stream broke; none is as it should be.
+
+    Of clusters that are `unjudged` the client may be told anything, and only their names count.
+    """
+    checker = _Checker(logs, segment, unjudged)
     for event in segment.events:
         checker.check(event)
     checker.finish()
@@ -160,10 +165,15 @@ class _Member:
 
 
 class _Checker:
-    def __init__(self, logs: Mapping[str, ClusterLog], segment: Segment) -> None:
+    def __init__(
+        self, logs: Mapping[str, ClusterLog], segment: Segment, unjudged: Collection[str]
+    ) -> None:
         self.problems: list[str] = []
         self._segment = segment
-        self._members = {cluster: _Member(log) for cluster, log in logs.items()}
+        self._names = list(logs)
+        self._members = {
+            cluster: _Member(log) for cluster, log in logs.items() if cluster not in unjudged
+        }
         self._ends = 0
         self._seen: set[tuple[str, str, str, str, str]] = set()
         # Believed at first: the client has all that the vector promises.
@@ -180,7 +190,8 @@ class _Checker:
             return
         positions = self._positions(event.vector)
         if event.type != "BOOKMARK":
-            self._check_event(event)
+            if event.cluster in self._members:
+                self._check_event(event)
         else:
             self._ends += event.ends_initial
             if not self._segment.wants_bookmarks:
@@ -205,7 +216,7 @@ class _Checker:
 
     def _check_event(self, event: Event) -> None:
         member = self._members[event.cluster]
-        own = versions.version_in(event.vector, event.cluster, list(self._members)) or ""
+        own = versions.version_in(event.vector, event.cluster, self._names) or ""
         mark = (event.cluster, event.type, event.key, event.uid, own)
         if mark in self._seen:
             self._say(f"told twice: {mark}")
@@ -240,7 +251,8 @@ class _Checker:
         member.since, member.was_in_part = [], False
 
     def _positions(self, vector: str) -> dict[str, str]:
-        return versions.decode(vector, list(self._members))
+        decoded = versions.decode(vector, self._names)
+        return {cluster: each for cluster, each in decoded.items() if cluster in self._members}
 
     def _say(self, problem: str) -> None:
         self.problems.append(problem)

@@ -10,7 +10,7 @@ They differ in what they ask and how they judge.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -65,7 +65,13 @@ from clusterspace.fleet.gateway.callers import (
     proxy_request,
 )
 from clusterspace.fleet.gateway.clusters import Directory, Lapses, Link, ListKey
-from clusterspace.fleet.gateway.last_lists import Caller, LastLists, Question, digest_of
+from clusterspace.fleet.gateway.last_lists import (
+    REFUSALS,
+    Caller,
+    LastLists,
+    Question,
+    digest_of,
+)
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.fleet.gateway.merge.failures import Reply, Skipped, Verdict
 from clusterspace.fleet.gateway.merge.field_filters import FieldFilter, read_filter
@@ -410,6 +416,12 @@ class FleetContext:
         resource = f"{self.info.resource}.{self.info.group}"
         return ListKey(cluster, resource, self.http.user.name)
 
+    def caller_at(self, cluster: str) -> Caller:
+        """Return who asks a member for this kind; ApiError for who is nobody there."""
+        impersonated = self.fleet.identities.headers(self.http.user, cluster)
+        identity = digest_of(chain.from_iterable(impersonated))
+        return Caller(cluster, identity, self.info.group, self.info.resource)
+
     def question_to(
         self, cluster: str, query: Query, *, of_all_namespaces: bool = False
     ) -> Question | None:
@@ -424,18 +436,9 @@ class FleetContext:
             whole = path_in_cluster(replace(self.info, namespace="", is_in_namespace=False))
             path = quote("/" + whole.removeprefix("/"), safe="/:")
         try:
-            impersonated, form = (
-                self.fleet.identities.headers(self.http.user, cluster),
-                self.representation,
-            )
+            caller, form = self.caller_at(cluster), self.representation
         except ApiError:
             return None  # who is nobody at members, or asks for what there is not
-        caller = Caller(
-            cluster,
-            digest_of(chain.from_iterable(impersonated)),
-            self.info.group,
-            self.info.resource,
-        )
         member, naming = self.fleet.directory.identity(cluster), self.route.naming_in(cluster)
         words = (member, path, form.transform, form.meta_version, str(naming))
         return Question(caller, digest_of((*words, *chain.from_iterable(query.pairs))))
@@ -463,6 +466,12 @@ class FleetContext:
                 lapses.note(key, failure)
         if metadata.resource_version:
             lapses.note_version(key, metadata.resource_version)
+
+    def note_refusal(self, reply: Reply) -> None:
+        """Forget what the caller was shown of this kind, if a member refuses them a list of it."""
+        if reply.cluster != HUB and isinstance(reply.failure, REFUSALS):
+            with suppress(ApiError):
+                self.fleet.last_lists.note_refusal(self.caller_at(reply.cluster))
 
     def note_skipped(self, skipped: Iterable[Skipped]) -> None:
         """Remember that clusters fail still: they were not asked because they would."""
@@ -654,6 +663,7 @@ async def ask_for_list(
         is_judged=is_judged,
     )
     context.note_list(reply)
+    context.note_refusal(reply)
     return reply
 
 

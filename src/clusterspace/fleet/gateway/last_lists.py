@@ -14,6 +14,7 @@ asked for longest ago.
 """
 
 import hashlib
+import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
@@ -33,8 +34,10 @@ _BESIDE_BYTES: Final = 500
 """What a page takes beside its text."""
 _MOST_PAGES: Final = 1000
 """Of one list: more than are ever kept, and an end to pages that would follow each other round."""
+_MOST_REFUSALS: Final = 4096
+"""Callers whose last refusal is remembered, for lists that were under way then."""
 _NEVER_KEPT: Final = frozenset({("", "secrets")})
-_REFUSALS: Final = (Forbidden, MethodNotAllowed, NotFound, NotServed, Unauthorized)
+REFUSALS: Final = (Forbidden, MethodNotAllowed, NotFound, NotServed, Unauthorized)
 
 
 class Caller(NamedTuple):
@@ -60,7 +63,9 @@ class Page(NamedTuple):
     reply: Reply
     version: str
     next_token: str
-    read_at: float
+    asked_at: float
+    """From when on it counts as old: the member may have answered at once, and slowly."""
+    noted_at: float
     size: int
 
 
@@ -70,7 +75,7 @@ class LastList:
 
     pages: tuple[Page, ...]
     age: float
-    """Seconds since it was read."""
+    """Seconds since it was asked for: it is no older than that."""
 
     @property
     def version(self) -> str:
@@ -88,6 +93,7 @@ class LastLists:
         # Of each caller the pages by question and token; callers in the order in which they asked.
         self._kept: OrderedDict[Caller, dict[tuple[bytes, str], Page]] = OrderedDict()
         self._sizes: Counter[bytes] = Counter()
+        self._refused_at: OrderedDict[Caller, float] = OrderedDict()
         self.used_bytes = 0
 
     def tasks(self, members: Callable[[], Collection[str]]) -> Tasks:
@@ -100,19 +106,25 @@ class LastLists:
 
         return {"last lists": sweep} if self._most_bytes else {}
 
-    def note(self, question: Question, token: str, reply: Reply) -> None:
+    def note(self, question: Question, token: str, reply: Reply, asked_at: float) -> None:
         """Keep what a member has answered to a list, from its beginning or from a token on.
 
-        What it refuses the caller is not shown to them any more, whatever they asked for before.
+        Lists of a caller may be under way together and end in any order. One that was asked for
+        before a refusal came is not kept behind it: the member may have answered it first. Nor does
+        one take the place of another that ended while it was under way and has a newer version.
         """
-        caller = question.caller
-        if isinstance(reply.failure, _REFUSALS):
-            self._forget(caller)
+        caller, now = question.caller, self._clock.monotonic()
         if not self._most_bytes or (caller.group, caller.resource) in _NEVER_KEPT:
             return
         if reply.failure is not None or reply.listed is None:
             return
+        if asked_at <= self._refused_at.get(caller, -math.inf):
+            return
         metadata, texts = reply.listed.metadata, reply.listed.texts
+        former = self._kept.get(caller, {}).get((question.words, token))
+        newest = former.version if former is not None and asked_at <= former.noted_at else ""
+        if is_lower(metadata.resource_version, newest):
+            return
         size = _BESIDE_BYTES + (len(reply.body) if not texts else Texts.weight_of(texts))
         if not token:
             self._drop(question)
@@ -122,9 +134,7 @@ class LastLists:
         kept = replace(reply, headers={}, listed=None)
         if texts or not reply.body:
             kept = replace(kept, body=b"", listed=reply.listed)
-        page = Page(
-            kept, metadata.resource_version, metadata.continue_token, self._clock.monotonic(), size
-        )
+        page = Page(kept, metadata.resource_version, metadata.continue_token, asked_at, now, size)
         self._take_out(caller, (question.words, token))
         self._kept.setdefault(caller, {})[question.words, token] = page
         self._kept.move_to_end(caller)
@@ -132,6 +142,17 @@ class LastLists:
         while self.used_bytes > self._most_bytes:
             (greediest, _), *_ = self._sizes.most_common(1)
             self._forget(next(each for each in self._kept if each.identity == greediest))
+
+    def note_refusal(self, caller: Caller) -> None:
+        """Forget all that a caller was shown of a kind: the member has refused them a list of it.
+
+        Whatever list that was, and whoever it was for: a watch begins with one, too.
+        """
+        self._forget(caller)
+        self._refused_at[caller] = self._clock.monotonic()
+        self._refused_at.move_to_end(caller)
+        while len(self._refused_at) > _MOST_REFUSALS:
+            self._refused_at.popitem(last=False)
 
     def find(
         self, question: Question, *, wanted: str = "", exactly: bool = False
@@ -146,7 +167,7 @@ class LastLists:
         if not found or found[-1].next_token:
             return None
         first = found[0]
-        age = self._clock.monotonic() - first.read_at
+        age = self._clock.monotonic() - first.asked_at
         if age > self._most_seconds or (exactly and first.version != wanted):
             return None
         if is_lower(first.version, wanted):
@@ -160,7 +181,7 @@ class LastLists:
             if caller.cluster not in members:
                 self._forget(caller)
                 continue
-            for key in [key for key, page in pages.items() if page.read_at < oldest]:
+            for key in [key for key, page in pages.items() if page.asked_at < oldest]:
                 self._take_out(caller, key)
 
     def _pages_of(self, question: Question) -> list[Page]:

@@ -274,6 +274,7 @@ async def _ask_and_keep(
         found = await _ConditionalList(question, link, make_request, history).ask(token)
         if found is not None:
             context.note_list(found)
+            context.note_refusal(found)
             return found
     started = cache.clock.monotonic()
     reply = await fanout.ask_for_list(context, link, make_request, token=token, is_judged=False)
@@ -286,18 +287,23 @@ async def _ask_and_keep(
         return await fanout.judged(context, reply)
     request = make_request(link)
     texts = await _keep(context, reply.listed, request)
-    return await _answered(question, replace(reply, body=b""), request, texts)
+    return await _answered(question, replace(reply, body=b""), request, texts, started)
 
 
 async def _answered(
-    question: ListQuestion, reply: Reply, request: ApiRequest, texts: Sequence[Text]
+    question: ListQuestion,
+    reply: Reply,
+    request: ApiRequest,
+    texts: Sequence[Text],
+    asked_at: float,
 ) -> Reply:
     """Return a reply, of which there are texts by now, with what the client wants of them."""
     cluster, cache, listed = reply.cluster, question.context.fleet.cache, reply.listed
     if listed is None:
         return reply
-    metadata, now = listed.metadata, cache.clock.monotonic()
-    known = KnownList(listed.kind, listed.api_version, metadata.resource_version, now, texts)
+    # As old as the question: the member may have answered at once, and the rest have taken long.
+    metadata = listed.metadata
+    known = KnownList(listed.kind, listed.api_version, metadata.resource_version, asked_at, texts)
     is_all = not metadata.continue_token and not any(key == "continue" for key, _ in request.query)
     if is_all and known.version:
         cache.note_list(question.key(cluster), question.asked(cluster), known)
@@ -425,7 +431,7 @@ class _ConditionalList:
             return None
         listed = ClusterList(naming, list_kind, api_version, metadata)
         reply = replace(reply, listed=listed, body=b"")
-        return await _answered(self._question, reply, request, known)
+        return await _answered(self._question, reply, request, known, started)
 
     def _for_metadata(self, request: ApiRequest) -> ApiRequest:
         headers = (pair for pair in request.headers if pair[0] != "accept")

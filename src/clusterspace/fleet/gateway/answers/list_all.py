@@ -488,7 +488,7 @@ class _Walk:
         listing = asked or ListQuestion(context, self._shared)
 
         async def ask(link: Link) -> Reply:
-            page = slice_of(link.cluster)
+            page, asked_at = slice_of(link.cluster), context.fleet.cache.clock.monotonic()
             make_request = partial(context.list_request, query=page.added_to(self._shared))
             if self.is_for_deletion:
                 # The labels of what is about to be deleted are read: the objects are needed.
@@ -499,7 +499,7 @@ class _Walk:
             if self._shows_last and link.cluster != HUB and page.match != EXACT:
                 question = context.question_to(link.cluster, self._question)
                 if question is not None:
-                    context.fleet.last_lists.note(question, page.token, reply)
+                    context.fleet.last_lists.note(question, page.token, reply, asked_at)
             return reply
 
         return ask
