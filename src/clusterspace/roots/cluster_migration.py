@@ -15,7 +15,7 @@ from contextlib import (
     asynccontextmanager,
     suppress,
 )
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import SystemRandom
 from typing import Any, Final, TypeVar
 
@@ -29,7 +29,14 @@ from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.controllers.commit import commit_change
 from clusterspace.controllers.leases import LEASES, Candidacy, LeaderElection, LeaseTimings
-from clusterspace.errors import AlreadyExists, CannotMigrate, CannotPromote, NotFound
+from clusterspace.errors import (
+    AlreadyExists,
+    ApiError,
+    CannotMigrate,
+    CannotPromote,
+    ClusterError,
+    NotFound,
+)
 from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.connections import read_settings
 from clusterspace.fleet.migration import apply as applying
@@ -87,15 +94,28 @@ async def open_member(
     cidrs: tuple[Network, ...] = (),
     election: LeaderElection | None = None,
 ) -> AsyncGenerator[ClusterClient]:
-    """Open a client of a member; one with an election writes only while it is won."""
-    cluster = await hub.get(manifests.cluster_path(name))
-    if settings is None and is_pull(cluster):
-        raise CannotPromote(f"the hub has no way into {name}: --cluster-kubeconfig gives it one")
-    if settings is None:
+    """Open a client of a member; one with an election writes only while it is won.
+
+    A Pull cluster is reached by way of the hub, through the tunnel that its agent keeps, as whoever
+    runs the command: what it lets them do is what its own RBAC says.
+    """
+    path = manifests.cluster_path(name)
+    cluster = await hub.get(path)
+    is_by_tunnel = settings is None and is_pull(cluster)
+    if is_by_tunnel:
+        known = hub.connection.settings
+        settings = replace(known, cluster=name, server=f"{known.server}{path.path}/proxy")
+    elif settings is None:
         settings = await read_settings(hub, cluster, command_rules(hub.connection.settings, cidrs))
     guard = None if election is None else election.fence(settings.cluster)
     client = connect(settings, guard=guard)
     try:
+        if is_by_tunnel:
+            try:
+                await uid_of_cluster(client)
+            except (ClusterError, ApiError) as error:
+                why = f"{name} cannot be asked through its tunnel: {error}"
+                raise CannotPromote(f"{why}; --cluster-kubeconfig gives another way") from error
         yield client
     finally:
         await client.connection.close()

@@ -3,6 +3,7 @@
     member ──> selection ──> judgement ──> plan (a file) ──> apply ──> proof         undo
 
 plan.py             the file: entries that people edit, how it is read, what is refused in it
+plan_reading.py     its YAML read entry by entry, so that a large one takes little memory
 selection.py        which objects are taken, which are left and why; in which order
 ownership.py        whose an object is today: the marks of tools, operators and hubs, read
 judgement.py        what a takeover would do to an object: dry runs on hub and member

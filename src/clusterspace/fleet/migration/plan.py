@@ -20,6 +20,7 @@ import yaml
 from clusterspace.apis import migrations, policies
 from clusterspace.client.requests import ResourcePath
 from clusterspace.errors import CannotMigrate
+from clusterspace.fleet.migration.plan_reading import PlanReader
 from clusterspace.kube.names import dns1123_label_problems
 from clusterspace.kube.objects import find_at
 from clusterspace.kube.resources import GroupVersionKind, GroupVersionResource
@@ -239,8 +240,19 @@ def read_plan(text: bytes, where: str) -> MigrationPlan:
     """Read a plan; CannotMigrate names the place of what cannot be."""
     if len(text) > MOST_BYTES:
         raise CannotMigrate(f"{where} is larger than any plan: {len(text)} bytes")
+    problems: list[str] = []
+
+    def entry_of(item: Any, index: int) -> PlanItem | None:
+        try:
+            return msgspec.convert(item, PlanItem)
+        except msgspec.ValidationError as error:
+            # Of a plan that is of another version all entries may look wrong: that is said first.
+            what, _, place = str(error).partition(" - at ")
+            problems.append(f"spec.items[{index}]{place.strip('`').removeprefix('$')}: {what}")
+            return None
+
     try:
-        document: Any = yaml.load(text, Loader=yaml.CSafeLoader)
+        document: Any = PlanReader(text, entry_of).read()
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f", line {mark.line + 1}" if mark is not None else ""
@@ -258,6 +270,8 @@ def read_plan(text: bytes, where: str) -> MigrationPlan:
             f"{where}: apiVersion is {version!r}, and this clusterspace reads "
             f"{migrations.API_VERSION}: apply it with the version that made it, or plan again"
         )
+    if problems:
+        raise CannotMigrate(f"{where}: {problems[0]}")
     try:
         plan = msgspec.convert(document, MigrationPlan)
     except msgspec.ValidationError as error:
