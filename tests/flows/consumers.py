@@ -2,22 +2,25 @@
 
 import base64
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.apis.consumers import CLUSTER_CONSUMERS, CLUSTER_PROFILES
+from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, DeleteOptions
-from clusterspace.client.settings import AuthInfo
+from clusterspace.client.settings import AuthInfo, ConnectionSettings, Pem, Trust
 from clusterspace.fleet.membership.manifests import SERVICE_ACCOUNTS
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, uid_of, with_metadata
 from clusterspace.kube.resources import GroupVersionResource
+from clusterspace.roots.fleet import running_fleet as fleet_api_server
+from clusterspace.roots.settings import FleetSettings
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, SECRETS, config_map, namespace
-from clusterspace.testing.hubs import client_for_test
+from clusterspace.testing.hubs import OURS, client_for_test, part_of_hub
 from clusterspace.testing.stage import Fleet, Side, running_fleet, until_ready
 from clusterspace.testing.steps import edit, until
 
@@ -26,7 +29,15 @@ ROLES, BINDINGS, CLUSTER_ROLES, CLUSTER_BINDINGS = (
     GroupVersionResource(RBAC, "v1", each)
     for each in ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
 )
-CONTROLLERS = {"kind": "User", "apiGroup": RBAC, "name": "system:clusterspace-controllers"}
+CONTROLLERS = (
+    {"kind": "User", "apiGroup": RBAC, "name": "system:clusterspace-controllers"},
+    # Who they are at a kube-apiserver.
+    {
+        "kind": "ServiceAccount",
+        "name": "clusterspace-controllers",
+        "namespace": "clusterspace-system",
+    },
+)
 
 
 def consumer(
@@ -51,6 +62,8 @@ class ConsumerSite:
 
     fleet: Fleet
     members: dict[str, Side]
+    trust: Trust
+    """Of where consumers reach clusters."""
 
     @property
     def hub(self) -> ClusterClient:
@@ -92,7 +105,7 @@ class ConsumerSite:
         head = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": "gives-credentials"}}
         await self.hub.create(ResourcePath(ROLES, space), {**head, "kind": "Role", "rules": rules})
         ref = {"apiGroup": RBAC, "kind": "Role", "name": "gives-credentials"}
-        binding = {**head, "kind": "RoleBinding", "roleRef": ref, "subjects": [CONTROLLERS]}
+        binding = {**head, "kind": "RoleBinding", "roleRef": ref, "subjects": list(CONTROLLERS)}
         await self.hub.create(ResourcePath(BINDINGS, space), binding)
 
     async def introduce(self, made: Object) -> Object:
@@ -136,7 +149,7 @@ class ConsumerSite:
     @asynccontextmanager
     async def reached(self, server: str, token: str) -> AsyncGenerator[ClusterClient]:
         """Reach a server with a token, as a program does that has nothing else."""
-        settings = replace(self.fleet.hub.settings, server=server, identity=AuthInfo(token=token))
+        settings = ConnectionSettings("any", server, self.trust, AuthInfo(token=token))
         async with client_for_test(settings) as client:
             yield client
 
@@ -151,15 +164,31 @@ async def grant(where: ClusterClient, name: str, rule: Object, subject: Object) 
 
 
 @asynccontextmanager
-async def consumer_site(directory: Path) -> AsyncGenerator[ConsumerSite]:
-    async with running_fleet(directory) as fleet:
-        site = ConsumerSite(fleet, {})
-        server = fleet.hub.settings.server
-        async with fleet.controllers(consumers_server=server):
-            for name in ("east", "west"):
-                site.members[name] = await fleet.add_sim(name, nodes=1)
-                made = config_map("lamp", {"in": name})
-                await site.members[name].client.create(ResourcePath(CONFIG_MAPS, "default"), made)
-                await fleet.join(name, site.members[name])
-                await until_ready(fleet, name)
-            yield site
+async def consumer_site(
+    directory: Path, *, hub_kind: str = OURS, at_fleet: bool = False
+) -> AsyncGenerator[ConsumerSite]:
+    """Run a hub with two members, and consumers turned on: at the hub, or at the fleet address."""
+    async with AsyncExitStack() as stack:
+        fleet = await stack.enter_async_context(running_fleet(directory, hub_kind=hub_kind))
+        site = ConsumerSite(fleet, {}, fleet.hub.settings.trust)
+        settled: dict[str, Any] = {"consumers_server": fleet.hub.settings.server}
+        if at_fleet:
+            settings = FleetSettings(
+                hub=part_of_hub(directory / "hub", "fleet"),
+                data_dir=directory / "fleet",
+                port=0,
+                member_cidrs=LOOPBACK,
+            )
+            running = await stack.enter_async_context(fleet_api_server(settings))
+            authority = directory / "fleet" / "pki" / "ca.crt"
+            site.trust = Trust(Pem(file=authority))
+            settled["consumers_server"] = f"{running.url}/clusterspaces/{{cluster}}"
+            settled["consumers_authority"] = authority
+        await stack.enter_async_context(fleet.controllers(**settled))
+        for name in ("east", "west"):
+            site.members[name] = await fleet.add_sim(name, nodes=1)
+            made = config_map("lamp", {"in": name})
+            await site.members[name].client.create(ResourcePath(CONFIG_MAPS, "default"), made)
+            await fleet.join(name, site.members[name])
+            await until_ready(fleet, name)
+        yield site

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any
 
 import jwt
@@ -11,10 +12,11 @@ from tests.flows.consumers import ConsumerSite, consumer, consumer_site
 
 from clusterspace.apis.consumers import CLUSTER_CONSUMERS, CLUSTER_PROFILES
 from clusterspace.client.requests import ResourcePath
-from clusterspace.errors import Invalid, Unauthorized
+from clusterspace.errors import Forbidden, Invalid, Unauthorized
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import labels_of, with_value
 from clusterspace.testing.builders import CONFIG_MAPS, SECRETS, secret
+from clusterspace.testing.hubs import KUBERNETES, OURS
 from clusterspace.testing.steps import edit, until, until_equal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -188,3 +190,36 @@ async def test_a_consumer_that_makes_no_sense_is_refused(site: ConsumerSite) -> 
         await site.introduce(with_value(consumer("odd"), 86400, "spec", "tokenSeconds"))
     with pytest.raises(Invalid, match="outputs"):
         await site.introduce(with_value(consumer("odd"), ["Everything"], "spec", "outputs"))
+
+
+@pytest.mark.parametrize(
+    "hub_kind", [OURS, pytest.param(KUBERNETES, marks=pytest.mark.slow)], ids=str
+)
+async def test_at_the_fleet_address_it_is_the_same_on_either_hub(
+    tmp_path: Path, hub_kind: str
+) -> None:
+    async with consumer_site(tmp_path, hub_kind=hub_kind, at_fleet=True) as site:
+        await site.prepare("tools", "west")
+        await site.introduce(consumer("tools", clusterNames=["west"]))
+        found = await site.credentials("tools", "west")
+        profile = (await site.profiles("tools"))["west"]
+        providers = profile["status"]["accessProviders"]
+        assert {each["cluster"]["server"] for each in providers} == {found["server"]}
+        async with site.reached(found["server"], found["token"]) as program:
+            assert (await program.get(LAMP))["data"] == {"in": "west"}
+        other = found["server"].replace("/west", "/east")
+        async with site.reached(other, found["token"]) as thief:
+            with pytest.raises(Forbidden):
+                await thief.get(LAMP)
+        await site.delete(ResourcePath(CLUSTER_CONSUMERS, "", "tools"))
+
+        async def is_refused() -> bool:
+            async with site.reached(found["server"], found["token"]) as late:
+                try:
+                    await late.get(LAMP)
+                except Unauthorized:
+                    return True
+                return False
+
+        # The fleet API server, and a kube-apiserver, remember for some seconds whose a token is.
+        await until(is_refused)

@@ -48,6 +48,7 @@ PROFILE: Final = "ClusterProfile"
 TOKEN_SECRET: Final = "TokenSecret"  # noqa: S105 - a word of the API
 ARGO_SECRET: Final = "ArgoCDSecret"  # noqa: S105 - a word of the API
 
+PLACE_OF_NAME: Final = "{cluster}"
 MANAGER: Final = "clusterspace"
 _MANAGER_LABEL: Final = "x-k8s.io/cluster-manager"
 _ARGO_LABEL: Final = "argocd.argoproj.io/secret-type"
@@ -130,13 +131,19 @@ def is_consumers(kube_object: Object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where consumers reach the fleet, and the authority that they check it by."""
+    """Where consumers reach clusters, and the authority that they check it by.
+
+    A hub has each under its proxy; the fleet API server, which any hub may have, is said with a
+    place for the name: `https://fleet.example.com/clusterspaces/{cluster}`.
+    """
 
     server: str
     authority: bytes
 
     def of(self, cluster: str) -> str:
-        """Return the address of one cluster: its proxy, at which rights are decided."""
+        """Return the address of one cluster, at which the rights of whoever comes are decided."""
+        if PLACE_OF_NAME in self.server:
+            return self.server.replace(PLACE_OF_NAME, cluster)
         return f"{self.server.rstrip('/')}/apis/{CLUSTERS.api_version}/clusters/{cluster}/proxy"
 
     def kubeconfig_cluster(self, cluster: str) -> Object:

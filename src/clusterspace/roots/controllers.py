@@ -18,7 +18,7 @@ from clusterspace.apis.identities import CONTROLLERS_LEASE
 from clusterspace.client.endpoints import AddressRules
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, ClusterClient
-from clusterspace.client.settings import ConnectionSettings, KubeconfigCredentials
+from clusterspace.client.settings import ConnectionSettings, KubeconfigCredentials, Pem
 from clusterspace.client.webhooks import Webhooks
 from clusterspace.controllers.controller import ControllerManager, Reconciler
 from clusterspace.controllers.events import EventRecorder
@@ -122,7 +122,9 @@ async def lead(
     caches.shared(Interpreter).reach_by(Webhooks(rules, clock))
     address = None
     if settings.consumers_server:
-        address = Address(settings.consumers_server, read_pem(settings.hub.trust.authority))
+        named = settings.consumers_authority
+        authority = Pem(file=named) if named else settings.hub.trust.authority
+        address = Address(settings.consumers_server, read_pem(authority))
     statuses = StatusSettings(settings.status_seconds, settings.thresholds)
     reconcilers: tuple[Reconciler, ...] = (
         ClusterController(hub, caches, events, members, clock),

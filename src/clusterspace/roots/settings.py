@@ -239,6 +239,8 @@ class ControllersSettings:
     """After how long a replica that finds no node is placed elsewhere; 0: never."""
     consumers_server: str = ""
     """Where ClusterConsumers reach clusters; empty: nothing is written for any."""
+    consumers_authority: Path | None = None
+    """The authority of that address, if it is another than the hub's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from clusterspace.client.settings import ConnectionSettings
 
 
+def _checked_server(_context: click.Context, _option: click.Parameter, server: str) -> str:
+    if server and not server.startswith("https://"):
+        raise click.BadParameter("tokens go to https:// addresses alone")
+    return server
+
+
 @click.command()
 @hub_kubeconfig_option
 @click.option(
@@ -168,7 +174,15 @@ if TYPE_CHECKING:
     "consumers_server",
     default="",
     metavar="URL",
-    help="Write ClusterProfiles and credentials for ClusterConsumers, which reach the hub at URL.",
+    callback=_checked_server,
+    help="Write ClusterProfiles and credentials for ClusterConsumers, which reach the hub at URL, "
+    "or clusters at one with {cluster} in it.",
+)
+@click.option(
+    "--cluster-consumers-certificate-authority",
+    "consumers_authority",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The authority of that URL, if it is another than the hub's.",
 )
 @unschedulable_option
 @deletion_budget_option
@@ -196,6 +210,7 @@ def controllers(
     margin_seconds: float,
     autoscaling_seconds: float,
     consumers_server: str,
+    consumers_authority: Path | None,
     unschedulable_seconds: float,
     deletion_budget: str,
     member_cidrs: Networks,
@@ -247,6 +262,7 @@ def controllers(
             member_cidrs=member_cidrs,
             unschedulable_seconds=unschedulable_seconds,
             consumers_server=consumers_server,
+            consumers_authority=consumers_authority,
         )
         await serve_until_stopped(settings)
 

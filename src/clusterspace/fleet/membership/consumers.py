@@ -71,6 +71,8 @@ from clusterspace.kube.times import format_time, parse_time
 LOOK_SECONDS: Final = 300.0
 """After how long what was written is looked at again: Secrets are not watched."""
 
+_PROBLEM_SECONDS: Final = 30.0
+"""The same, while something is missing: who grants a right does not wake us."""
 _SETTLE_SECONDS: Final = 1.0
 _RENEWED_AFTER: Final = 2 / 3
 """Of its time: a hub that is away for a third of an hour ends nobody's work."""
@@ -165,7 +167,7 @@ class ClusterConsumers(Reconciler):
                 else:
                     renewals.append(found)
         await self._tell(live, len(selected), problems[0] if problems else None)
-        wait = min([*renewals, LOOK_SECONDS])
+        wait = min([*renewals, _PROBLEM_SECONDS if problems else LOOK_SECONDS])
         return RequeueAfter(max(wait, _SETTLE_SECONDS))
 
     async def _withdraw(
