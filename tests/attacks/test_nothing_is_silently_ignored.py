@@ -90,6 +90,24 @@ def collection_of(info: ResourceInfo) -> str:
     return f"{root}{place}/{info.plural}"
 
 
+async def test_an_import_that_asks_for_an_address_is_told(site: Site) -> None:
+    body = {
+        "apiVersion": "multicluster.x-k8s.io/v1alpha1",
+        "kind": "ServiceImport",
+        "metadata": {"name": "much"},
+        "spec": {"type": "ClusterSetIP", "ports": [{"port": 80}], "ips": ["10.0.0.1"]},
+    }
+    group = "/apis/multicluster.x-k8s.io/v1alpha1"
+    path = f"{group}/namespaces/default/serviceimports?dryRun=All"
+
+    _, warning = await Operator(site, "hub").ask("POST", path, body)
+    plain = {**body, "spec": {"type": "ClusterSetIP", "ports": [{"port": 80}]}}
+    _, silence = await Operator(site, "hub").ask("POST", path, plain)
+
+    assert "spec.ips is stored but not acted on" in warning
+    assert silence == ""
+
+
 async def test_the_attacker_tries_every_kind_there_is_to_be_warned_of() -> None:
     assert {kind for _, kind in KINDS} == set(WRITTEN)
 
@@ -152,12 +170,13 @@ async def test_a_kind_that_only_another_projects_controllers_act_on_is_told(
         "apiVersion": group,
         "kind": "MultiClusterIngress",
         "metadata": {"name": "calm"},
-        "spec": {},
+        "spec": {"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}},
     }
 
     _, warning = await Operator(site, address).ask("POST", path, body)
 
-    assert "no controller of this control plane acts on it: those of Karmada do" in warning
+    why = "no controller of this control plane acts on it: those of multi-cluster-ingress-nginx do"
+    assert why in warning
 
 
 POLICY_ASKS: dict[str, dict[str, Any]] = {
@@ -288,6 +307,7 @@ async def test_the_attacker_tries_every_field_there_is_to_be_warned_of() -> None
         *PLACEMENT_ASKS,
         "spec.backendStore.openSearch",
         "spec.deleteOptions",
+        "spec.ips",
         "spec.clusterResourceSelectors.selectionScope: NamespaceOnly",
     }
 

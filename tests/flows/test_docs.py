@@ -61,6 +61,7 @@ WITHOUT_STEPS = (
     "guides/interpreters.md",
     "guides/moves.md",
     "guides/quotas.md",
+    "guides/services-between-clusters.md",
     "guides/sizing.md",
     "migration-proofs.md",
     "simulated-member.md",

@@ -38,12 +38,14 @@ BESIDE = (
     "clusterspace.fleet.propagation.eviction.",
     "clusterspace.fleet.propagation.placements.picking",
     "clusterspace.fleet.propagation.quotas",
+    "clusterspace.fleet.propagation.services.",
     "clusterspace.telemetry.fleet_metrics",
     "clusterspace.testing.",
 )
 """Heartbeats and looks at the member go on meanwhile, with figures of their own: another flow. So
-do looks at every binding for what has to leave its cluster, or takes from a quota, and at what a
-member reports for those who pick clusters by it, which nothing on the way waits for."""
+do looks at every binding for what has to leave its cluster, or takes from a quota, at every Work
+for whether it exports a Service, and at what a member reports for those who pick clusters by it,
+which nothing on the way waits for."""
 
 POLICY = {
     "apiVersion": "policy.karmada.io/v1alpha1",

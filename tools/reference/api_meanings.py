@@ -76,6 +76,18 @@ ACTED_ON: Final[Mapping[GroupKind, str]] = {
     ("config.karmada.io", "ResourceInterpreterWebhookConfiguration"): (
         "The same, asked of a webhook; a script comes before it."
     ),
+    ("multicluster.x-k8s.io", "ServiceExport"): (
+        "Has the clusters it is placed on report the endpoints of the Service of its name; they "
+        "become EndpointSlices `imported-CLUSTER-NAME` on the hub."
+    ),
+    ("multicluster.x-k8s.io", "ServiceImport"): (
+        "Brings the Service `derived-NAME`, and the endpoints that other clusters export, to the "
+        "clusters it is placed on."
+    ),
+    ("networking.karmada.io", "MultiClusterService"): (
+        "Places the Service of its name on the clusters that provide and consume it, and the "
+        "endpoints of the first on the second."
+    ),
     (_MEMBERS, "MemberCluster"): (
         "KubeFleet's door into the fleet: creating one invites a cluster, deleting it lets the "
         "cluster leave."
@@ -391,6 +403,29 @@ FIELDS: Final[Mapping[GroupKind, Mapping[str, str]]] = {
         "spec.tokenSeconds": "When a token ends: 600 to 3600.",
         "spec.suspend": "Takes all its credentials back.",
         "status.clusters": "How many clusters it is told of.",
+    },
+    ("multicluster.x-k8s.io", "ServiceExport"): {
+        "status.conditions": "As controllers of the members write them.",
+    },
+    ("multicluster.x-k8s.io", "ServiceImport"): {
+        "spec.type": "`Headless`: the derived Service has no address of its own.",
+        "spec.ports": "The derived Service's.",
+        "spec.sessionAffinity": "The derived Service's, as is its configuration.",
+        "status.clusters": "Whose endpoints are imported.",
+    },
+    ("networking.karmada.io", "MultiClusterService"): {
+        "spec.types": (
+            "`CrossCluster`: endpoints go to other clusters. `LoadBalancer`: addresses that "
+            "clusters gave the Service are summed up. One of them, and never changed."
+        ),
+        "spec.ports": "Ports of the Service that consumers may reach; all, if none is listed.",
+        "spec.providerClusters": "Whose endpoints count; those of all clusters, if none is listed.",
+        "spec.consumerClusters": "Who is to reach them; all clusters, if none is listed.",
+        "spec.serviceProvisionClusters": "Deprecated: counts when `providerClusters` is empty.",
+        "spec.serviceConsumptionClusters": "Deprecated: counts when `consumerClusters` is empty.",
+        "spec.range": "Deprecated: counts for both when nothing newer is said.",
+        "status.loadBalancer": "The Service's, over all clusters.",
+        "status.conditions": "`ServiceApplied` and `EndpointSliceDispatched`.",
     },
     ("autoscaling.karmada.io", "FederatedHPA"): {
         "spec.scaleTargetRef": "A template that a policy places, with a `scale` subresource.",

@@ -20,6 +20,7 @@ differences.py       how a member's object differs, as Works report it
 staged_updates.py    KubeFleet's staged update runs, strategies and approval requests
 consumers.py         programs that are told of clusters: their profiles, and Secrets with tokens
 migrations.py        what the hub keeps of a live cluster that is taken in, and of how it was before
+services.py          Services between clusters: what may be exported, who provides and consumes
 works.py             bindings and Works: one template on its clusters; what never leaves its place
 estimates.py         what a cluster can still take, node by node and by its quotas; counted, bounded
 exclusive.py         workloads of which two copies must never run: marked, stopped, promised for

@@ -21,6 +21,7 @@ CLAIM: Final = GroupKind("", "PersistentVolumeClaim")
 VOLUME: Final = GroupKind("", "PersistentVolume")
 INGRESS: Final = GroupKind("networking.k8s.io", "Ingress")
 DISRUPTION_BUDGET: Final = GroupKind("policy", "PodDisruptionBudget")
+SERVICE_IMPORT: Final = GroupKind("multicluster.x-k8s.io", "ServiceImport")
 AUTOSCALER: Final = GroupKind("autoscaling", "HorizontalPodAutoscaler")
 
 

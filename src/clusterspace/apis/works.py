@@ -5,6 +5,7 @@
 And confinement: what never leaves the hub, and how far what a namespace causes may go.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -200,6 +201,9 @@ CO_OWNED: Final = "it is not shared unless applyStrategy.allowCoOwnership is tru
 UNSCHEDULABLE: Final = "unschedulableReplicas"
 """In the status that a cluster reports of a workload: replicas that have long found no node."""
 
+REPORTED_ENDPOINTS: Final = "endpointSlices"
+"""In the status that a cluster reports of a Service it exports: the slices others may import."""
+
 HEALTHY: Final = "Healthy"
 UNHEALTHY: Final = "Unhealthy"
 UNKNOWN: Final = "Unknown"
@@ -256,10 +260,14 @@ def report_of(work: Object) -> Report:
     listed: list[Object] = find_at(work, "status", "manifestStatuses") or []
     matching = (each for each in listed if expected and each.get("identifier") == expected)
     reported = next(matching, Object())
+    status: Object | None = reported.get("status")
+    if isinstance(status, dict) and REPORTED_ENDPOINTS in status:
+        # Of the Service that it exports: for those who import it, and no status of the object.
+        status = {key: each for key, each in status.items() if key != REPORTED_ENDPOINTS} or None
     return Report(
         cluster_of(work),
         is_applied=True,
-        status=reported.get("status"),
+        status=status,
         health=str(reported.get("health") or UNKNOWN),
     )
 
@@ -281,6 +289,39 @@ def identifier_of(manifest: Object, ordinal: int) -> Object:
     kept = {key: value for key, value in named.items() if value}
     # Karmada leaves the resource empty, and its readers compare whole identifiers.
     return {**kept, "ordinal": ordinal, "resource": ""}
+
+
+# -- orders to report the endpoints of a Service (apis/services.py says what they report) --------
+
+BY_EXPORT: Final = "export"
+SERVICE_EXPORT: Final = "ServiceExport"
+MULTI_CLUSTER_SERVICE: Final = "MultiClusterService"
+EXPORT_GROUP: Final = "multicluster.x-k8s.io"
+_EXPORTS: Final = {
+    SERVICE_EXPORT: EXPORT_GROUP,
+    MULTI_CLUSTER_SERVICE: "networking.karmada.io",
+}
+
+
+def export_word(kind: str, key: str) -> str:
+    """Return the word under which the Works that export a Service are found."""
+    return f"{kind} {key}"
+
+
+def is_export(manifest: Object) -> bool:
+    """Whether a manifest asks a cluster to report the endpoints of a Service."""
+    kind = str(manifest.get("kind"))
+    group = str(manifest.get("apiVersion")).partition("/")[0]
+    return kind in _EXPORTS and _EXPORTS[kind] == group
+
+
+def by_export(work: Object) -> Iterable[str]:
+    """Index Works by the Service they export."""
+    return [
+        export_word(str(each["kind"]), f"{namespace_of(each)}/{name_of(each)}")
+        for each in manifests_of(work)[:1]
+        if is_export(each)
+    ]
 
 
 # -- which objects may be sent: never the hub's own, and only from their own namespace ---------

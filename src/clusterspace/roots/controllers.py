@@ -52,6 +52,9 @@ from clusterspace.fleet.propagation.quotas import FederatedQuotas
 from clusterspace.fleet.propagation.rebalancer import RebalancerController
 from clusterspace.fleet.propagation.scale_targets import ScaleTargets
 from clusterspace.fleet.propagation.scheduler.controller import Scheduler
+from clusterspace.fleet.propagation.services.exports import ServiceExports
+from clusterspace.fleet.propagation.services.imports import ServiceImports
+from clusterspace.fleet.propagation.services.multi_cluster_services import MultiClusterServices
 from clusterspace.fleet.propagation.statuses import BindingStatuses
 from clusterspace.fleet.propagation.works.controller import BindingWorks
 from clusterspace.roots.clients import connect, member_rules, read_pem
@@ -100,6 +103,9 @@ def propagation_controllers(
         NamespaceWorks(hub, caches, events),
         FederatedQuotas(hub, caches, events, clock),
         BindingStatuses(hub, caches, events, clock),
+        ServiceExports(hub, caches, events),
+        ServiceImports(hub, caches, events),
+        MultiClusterServices(hub, caches, events, clock, random=random),
     )
 
 

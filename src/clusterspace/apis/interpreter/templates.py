@@ -227,6 +227,13 @@ def dependencies_in(template: Object) -> tuple[Dependency, ...]:
         for kind, name in _needed_by(template)
         if isinstance(name, str) and name
     }
+    if kinds.kind_of(template) == kinds.SERVICE_IMPORT:
+        # The Service that stands for the imported one, and whoever answers for it elsewhere.
+        derived = f"derived-{name_of(template)}"
+        labels = {"matchLabels": {"kubernetes.io/service-name": derived}}
+        selector = msgspec.json.encode(labels).decode()
+        slices = Dependency("EndpointSlice", namespace, "", "discovery.k8s.io/v1", selector)
+        found = {Dependency("Service", namespace, derived), slices}
     return tuple(sorted(found))
 
 

@@ -8,6 +8,7 @@ anybody adds, as the scope of agents does.
 
     gateway      reads the Secrets of `karmada-cluster`, and no others
     controllers  delete execution namespaces, namespaces of members and their rights; no others
+                 make and delete Services `derived-…` and EndpointSlices `imported-…`, of imports
                  write leases, ConfigMaps and Secrets in `karmada-cluster` alone; of other
                  namespaces' Secrets, what is written there for a ClusterConsumer
                  patch, of what is not their own, the marks of propagation and summed up statuses
@@ -34,6 +35,13 @@ from clusterspace.apis.identities import (
 )
 from clusterspace.apis.interpreter.reports import is_aggregated
 from clusterspace.apis.member_clusters import NAMESPACE_PREFIX, is_everybody
+from clusterspace.apis.services import (
+    DERIVED_PREFIX,
+    IMPORTED_PREFIX,
+    IMPORTER,
+    MANAGED_BY,
+    SERVICE_IMPORT,
+)
 from clusterspace.apiserver.access.rbac import EVERYTHING, RBAC_GROUP, Rule, missing_atoms
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.users import MASTERS, User
@@ -52,6 +60,12 @@ _OWN_NAMES: Final = {
 }
 """What the controllers make and remove for members, by how the names begin."""
 
+_DERIVED_NAMES: Final = {
+    ("", "services"): DERIVED_PREFIX,
+    ("discovery.k8s.io", "endpointslices"): IMPORTED_PREFIX,
+}
+"""What the controllers make of imports and of reports, by how the names begin."""
+
 _OWN_GROUPS: Final = frozenset(
     {
         "autoscaling.karmada.io",
@@ -66,6 +80,8 @@ _OWN_GROUPS: Final = frozenset(
 _OWN_STATUSES: Final = frozenset(
     {
         ("apps.karmada.io", "workloadrebalancers"),
+        ("multicluster.x-k8s.io", "serviceimports"),
+        ("networking.karmada.io", "multiclusterservices"),
         ("policy.karmada.io", "federatedresourcequotas"),
         (CLUSTER_CONSUMERS.group, CLUSTER_CONSUMERS.resource),
     }
@@ -164,6 +180,8 @@ def limit_of(user: User, info: RequestInfo, name: str) -> str:
         return "" if name.startswith(_OWN_NAMES[kind]) else _FOREIGN
     if kind == _CREDENTIALS and info.verb in ("create", "delete"):
         return ""  # which ones is seen in the ComponentGuard
+    if kind in _DERIVED_NAMES and info.verb in ("delete", "deletecollection"):
+        return "" if name.startswith(_DERIVED_NAMES[kind]) else _FOREIGN
     if kind in _INSIDE and info.verb not in _FOR_TEMPLATES:
         return "" if info.namespace in _INSIDE[kind] else _ELSEWHERE
     return ""
@@ -217,6 +235,9 @@ def refusal_of(
         return ""
     if name.startswith(_OWN_NAMES.get(kind, ())):
         return _grant_refusal(new, old) if resource.group == RBAC_GROUP else ""
+    is_named = kind in _DERIVED_NAMES and name.startswith(_DERIVED_NAMES[kind])
+    if is_named and not subresource and all(map(_is_derived, (new, old or new))):
+        return ""
     if kind == _LEASES and name == CONTROLLERS_LEASE:
         return ""
     if namespace_of(new) == CLUSTER_NAMESPACE and kind in (_LEASES, _CONFIG_MAPS):
@@ -245,6 +266,13 @@ def deletion_refusal_of(resource: ResourceInfo, old: Object) -> str:
     if kind == _CREDENTIALS and namespace_of(old) == CLUSTER_NAMESPACE:
         return ""
     return _CONSUMERS_ALONE if kind in _FOR_CONSUMERS and not is_consumers(old) else ""
+
+
+def _is_derived(kube_object: Object) -> bool:
+    """Whether a Service is an import's, or a slice made of a report; others have authors."""
+    owners = cast("list[Object]", metadata_of(kube_object).get("ownerReferences") or [])
+    is_imports = any(each.get("kind") == SERVICE_IMPORT for each in owners)
+    return is_imports or labels_of(kube_object).get(MANAGED_BY) == IMPORTER
 
 
 def _grant_refusal(new: Object, old: Object | None) -> str:

@@ -331,6 +331,9 @@ COMPONENT_ROLES: Final = (
             "networking.fleet.azure.com",
         )),
         _on((*_READ, "create", "delete", "patch", "update"), _LEASES, "leases"),
+        # What imports and reports of exporting clusters become.
+        _on(("create", "delete"), "", "services"),
+        _on(("create", "delete"), "discovery.k8s.io", "endpointslices"),
         # Whose time is over.
         _on(("delete",), "apps.karmada.io", "workloadrebalancers"),
         _on(("delete",), "", "secrets"),

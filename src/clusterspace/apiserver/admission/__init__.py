@@ -14,6 +14,7 @@ quotas.py         ResourceQuotas: counted before anything is stored
 federated_quotas.py  the same for FederatedResourceQuotas, which bindings take from
 clusters.py       Clusters, MemberClusters, and where the credentials of a cluster may be used
 autoscalers.py    FederatedHPAs and CronFederatedHPAs: completed and checked
+services.py       MultiClusterServices and MultiClusterIngresses: checked
 propagation.py    policies, placements, bindings, Works: completed, checked, with an ID for life
 validating_policies.py  ValidatingAdmissionPolicy: expressions that a request must satisfy; what is
                   wrong with them if objects are of the kinds a policy names

@@ -59,6 +59,7 @@ from clusterspace.apiserver.admission.rights import (
     TemplateRight,
 )
 from clusterspace.apiserver.admission.service_accounts import ServiceAccount
+from clusterspace.apiserver.admission.services import ServiceRules
 from clusterspace.apiserver.admission.unenforced import UnenforcedKinds
 from clusterspace.apiserver.admission.validating_policies import ValidatingPolicies
 from clusterspace.apiserver.admission.webhooks import MutatingWebhooks, ValidatingWebhooks
@@ -149,6 +150,7 @@ def hub_plugins(
         RegistryRules(),
         FederatedQuotaRules(),
         AutoscalerRules(),
+        ServiceRules(),
         InterpreterRules(),
         BindingRules(),
         PermanentIds(),

@@ -71,6 +71,7 @@ LABELS: Final[Mapping[tuple[str, str], str]] = {
         "policy.karmada.io",
         "ClusterPropagationPolicy",
     ): "clusterpropagationpolicy.karmada.io/permanent-id",
+    ("networking.karmada.io", "MultiClusterService"): "multiclusterservice.karmada.io/permanent-id",
     ("work.karmada.io", "ResourceBinding"): "resourcebinding.karmada.io/permanent-id",
     ("work.karmada.io", "ClusterResourceBinding"): "clusterresourcebinding.karmada.io/permanent-id",
     ("work.karmada.io", "Work"): "work.karmada.io/permanent-id",

@@ -43,14 +43,10 @@ KINDS: Final[Mapping[tuple[str, str], Unenforced]] = {
 """Group and kind to what does not happen. An entry leaves with the change that enforces it."""
 
 
-_KARMADAS: Final = "Karmada"
 _PLACEMENT: Final = "placement.kubernetes-fleet.io"
 
 UNATTENDED: Final[Mapping[tuple[str, str], str]] = {
-    ("multicluster.x-k8s.io", "ServiceExport"): _KARMADAS,
-    ("multicluster.x-k8s.io", "ServiceImport"): _KARMADAS,
-    ("networking.karmada.io", "MultiClusterIngress"): _KARMADAS,
-    ("networking.karmada.io", "MultiClusterService"): _KARMADAS,
+    ("networking.karmada.io", "MultiClusterIngress"): "multi-cluster-ingress-nginx",
 }
 """Group and kind that people write, and that we serve for the controllers of another project. An
 entry leaves with the change that acts on it."""
@@ -104,6 +100,11 @@ _PLACEMENT_FIELDS: Final = (
 FIELDS: Final[Mapping[tuple[str, str], tuple[UnheededField, ...]]] = {
     ("policy.karmada.io", "PropagationPolicy"): _POLICY_FIELDS,
     ("policy.karmada.io", "ClusterPropagationPolicy"): _POLICY_FIELDS,
+    ("multicluster.x-k8s.io", "ServiceImport"): (
+        UnheededField(
+            ("spec", "ips"), "each cluster gives the derived Service an address of its own"
+        ),
+    ),
     ("search.karmada.io", "ResourceRegistry"): (
         UnheededField(
             ("spec", "backendStore", "openSearch"),

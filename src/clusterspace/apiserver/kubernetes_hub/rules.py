@@ -42,6 +42,7 @@ from clusterspace.apiserver.admission.rights import (
     OwnerRight,
     TemplateRight,
 )
+from clusterspace.apiserver.admission.services import ServiceRules
 from clusterspace.apiserver.admission.unenforced import UnenforcedKinds
 from clusterspace.apiserver.kubernetes_hub.manifests import LABELS, NAMESPACE
 from clusterspace.apiserver.kubernetes_hub.reading import ApiStore, ReviewedRights
@@ -88,6 +89,7 @@ def webhook_plugins(
         RegistryRules(),
         FederatedQuotaRules(),
         AutoscalerRules(),
+        ServiceRules(),
         InterpreterRules(),
         BindingRules(),
         PermanentIds(),

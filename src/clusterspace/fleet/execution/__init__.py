@@ -11,6 +11,7 @@ report.py            Work status and Events: what became of the manifests
 prune.py             what a Work no longer asks for: recorded, live-read, deleted by UID; its budget
 provenance.py        whose an object of a member is, what differs from the hub, who wrote it
 contents.py          what a namespace holds, and whose that is; namespaces that stay
+exports.py           endpoints of Services that the member exports, read and followed
 unschedulable.py     replicas that no node takes, counted for the scheduler
 exclusive.py         copies that run by a lease: stopped when the hub is not heard
 withdrawn.py         what was withdrawn, noted on the member; what came too late, removed

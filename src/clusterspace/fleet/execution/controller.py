@@ -27,7 +27,13 @@ from clusterspace.apis.clusters import (
 )
 from clusterspace.apis.exclusive import LEASED, exclusiveness_of_work
 from clusterspace.apis.fleet_placements import APPLY_TYPE, REPORT_DIFF
-from clusterspace.apis.works import DELETION_ASKED, manifests_of, suspends_dispatching
+from clusterspace.apis.works import (
+    DELETION_ASKED,
+    MULTI_CLUSTER_SERVICE,
+    is_export,
+    manifests_of,
+    suspends_dispatching,
+)
 from clusterspace.client.requests import resource_path_of
 from clusterspace.client.resources import ClusterClient, ListOptions
 from clusterspace.controllers.commit import ensure_finalizer
@@ -49,6 +55,7 @@ from clusterspace.errors import ApiError, ClusterError, Malformed, NotServed
 from clusterspace.fleet.execution.apply import Applier
 from clusterspace.fleet.execution.contents import KeptNamespaces
 from clusterspace.fleet.execution.exclusive import ExclusiveCopies, leased_writes
+from clusterspace.fleet.execution.exports import ExportedEndpoints
 from clusterspace.fleet.execution.member_informers import MemberInformers
 from clusterspace.fleet.execution.prune import (
     WAVE_SETTLE_SECONDS,
@@ -56,7 +63,7 @@ from clusterspace.fleet.execution.prune import (
     DeletionLimits,
     Pruner,
 )
-from clusterspace.fleet.execution.report import WorkReporter
+from clusterspace.fleet.execution.report import ManifestResult, WorkReporter
 from clusterspace.fleet.execution.unschedulable import (
     NOTHING_STUCK,
     UNSCHEDULABLE_SECONDS,
@@ -174,6 +181,7 @@ class MemberExecution:
             records_on_templates=records_on_templates,
         )
         self._unschedulable = UnschedulableReplicas(member, clock, unschedulable_seconds)
+        self._exports = ExportedEndpoints(member, enqueue)
         self._applier = Applier(member, self._informers, self._reporter, interpreter, clock)
         self._budget = DeletionBudget(
             hub,
@@ -196,6 +204,7 @@ class MemberExecution:
         """Reconcile until cancelled. Works are enqueued by `work_changed`, before and meanwhile."""
         async with Supervisor(self._clock, report) as tasks:
             tasks.keep(f"{self.cluster_name} objects", self._informers.run)
+            tasks.keep(f"{self.cluster_name} endpoints", self._exports.run)
             tasks.spawn(f"{self.cluster_name} late writes", self._find_late_writes)
             await self._controller.run()
 
@@ -259,10 +268,12 @@ class MemberExecution:
             self._reporter.forget(request.name)
             self._applier.forget(request.name)
             self._informers.wait_for(request.name, ())
+            self._exports.forget(request.name)
             return Done()
         exclusive = self._exclusive if exclusiveness_of_work(work) == LEASED else None
         try:
             if is_being_deleted(work):
+                self._exports.forget(request.name)
                 self._note_pruned(request, is_pruned=await self._pruner.finalize(work))
                 outcome = Done()
             elif exclusive is not None and not await exclusive.admits(work):
@@ -308,6 +319,7 @@ class MemberExecution:
                 waits = [wait, *(each.retry_seconds for each in compared)]
                 return _requeue(*waits, LOOK_ONCE_MORE_SECONDS if is_new else 0.0)
             results = [await self._applier.observe(work, each) for each in manifests]
+            results = [await self._with_endpoints(work, each) for each in results]
             return _requeue(await self._reporter.write_status(work, results))
 
         if self._exclusive is not None and exclusiveness_of_work(work) == LEASED:
@@ -339,6 +351,7 @@ class MemberExecution:
             replace(each, unschedulable=found.replicas) if found.replicas else each
             for each, found in zip(results, stuck, strict=True)
         ]
+        results = [await self._with_endpoints(work, each) for each in results]
         wait = await self._reporter.write_status(work, results)
         for each in results:
             if each.refusal is not None:
@@ -346,6 +359,18 @@ class MemberExecution:
         waits = [wait, *(each.retry_seconds for each in results)]
         waits += [each.look_again_seconds for each in stuck]
         return _requeue(*waits, LOOK_ONCE_MORE_SECONDS if is_new else 0.0)
+
+    async def _with_endpoints(self, work: Object, result: ManifestResult) -> ManifestResult:
+        """Return the result with the endpoints of the Service that its manifest exports."""
+        manifest = result.manifest
+        # A MultiClusterService is never put on a member; a ServiceExport has to be there.
+        is_in_force = result.live is not None or manifest.get("kind") == MULTI_CLUSTER_SERVICE
+        if not is_export(manifest) or not is_in_force:
+            return result
+        endpoints = await self._exports.read(name_of(work), manifest)
+        if endpoints is not None and endpoints.left_out:
+            self._reporter.record_left_out(work, endpoints.left_out)
+        return replace(result, endpoints=endpoints)
 
     def _note_pruned(self, request: Request, *, is_pruned: bool) -> None:
         """Remember Works whose objects may not be deleted yet, for when deletions go on."""

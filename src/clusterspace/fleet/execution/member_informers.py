@@ -285,7 +285,7 @@ class BlockerWatch:
 
     async def _follow(self) -> None:
         """Follow until nothing is awaited any more: the member's next event ends it."""
-        known = _Versions()
+        known = Versions()
         follower = Reflector(self._member, ResourcePath(self._resource), known, _UNMANAGED)
         is_synced = False
         async with aclosing(follower.batches()) as batches:
@@ -302,19 +302,22 @@ class BlockerWatch:
                     return
 
 
-class _Versions:
+class Versions:
     """Which objects there are, and in which version: as much as a Reflector needs."""
 
     def __init__(self) -> None:
         self._versions: dict[str, Version] = {}
 
     def keys(self) -> KeysView[str]:
+        """Return the keys of all objects."""
         return self._versions.keys()
 
     def find_version(self, key: str) -> Version | None:
+        """Return the version of an object, or None."""
         return self._versions.get(key)
 
     def take(self, change: ObjectChange) -> None:
+        """Know of a change."""
         if change.type is EventType.DELETED:
             self._versions.pop(change.item.key, None)
         else:

@@ -22,11 +22,13 @@ from clusterspace.apis.differences import (
 from clusterspace.apis.fleet_placements import APPLY_TYPE, REPORT_DIFF, is_placed
 from clusterspace.apis.interpreter.reports import health_of, reflect_status
 from clusterspace.apis.interpreters import INTERPRET_HEALTH, INTERPRET_STATUS
+from clusterspace.apis.services import MOST_ENDPOINTS, Endpoints
 from clusterspace.apis.works import (
     ALREADY_EXISTS,
     APPLIED,
     CO_OWNED,
     DISPATCHING,
+    REPORTED_ENDPOINTS,
     UNKNOWN,
     UNSCHEDULABLE,
     identifier_of,
@@ -76,6 +78,7 @@ RECREATED: Final = "ReCreateSuccessful"
 SYNC_FAILED: Final = "SyncFailed"
 SYNC_SUCCEED: Final = "SyncSucceed"
 DRIFT_REPAIRED: Final = "DriftRepaired"
+ENDPOINTS_LEFT_OUT: Final = "EndpointsLeftOut"
 WORK_DISPATCHING: Final = "WorkDispatching"
 STATUS_REFLECTED: Final = "ReflectStatusSucceed"
 STATUS_NOT_REFLECTED: Final = "ReflectStatusFailed"
@@ -125,6 +128,8 @@ class ManifestResult:
     """How many replicas have long found no node."""
     interpreted: Interpreted | None = None
     """Of a kind with an interpreter of its own; our own rules say it of others."""
+    endpoints: Endpoints | None = None
+    """Of the Service that it exports; None for what exports none, or when that is not known."""
 
 
 def next_status(work: Object, results: Sequence[ManifestResult], now: float) -> Object:
@@ -150,9 +155,9 @@ def next_status(work: Object, results: Sequence[ManifestResult], now: float) -> 
         else:
             conditions = remove_condition(conditions, kind).conditions
     manifest_statuses = [
-        manifest_status(each.manifest, ordinal, each.live, each.interpreted, each.unschedulable)
+        manifest_status(each, ordinal)
         for ordinal, each in enumerate(results)
-        if each.live is not None
+        if each.live is not None or each.endpoints is not None
     ]
     kept = {key: value for key, value in status.items() if key != "manifestStatuses"}
     present = {"manifestStatuses": manifest_statuses} if manifest_statuses else {}
@@ -226,19 +231,20 @@ def _found(
     return {DIFFS_FOUND: differs if diffs else None, DRIFTS_FOUND: drifted if drifts else None}
 
 
-def manifest_status(
-    manifest: Object,
-    ordinal: int,
-    live: Object,
-    interpreted: Interpreted | None = None,
-    unschedulable: int = 0,
-) -> Object:
+def manifest_status(result: ManifestResult, ordinal: int) -> Object:
     """Return the entry of a Work's status for one manifest, seeing the object on the member."""
-    said = interpreted or Interpreted(health_of(live), reflect_status(live))
-    entry: Object = {"identifier": identifier_of(manifest, ordinal), "health": said.health}
+    live, said = result.live, result.interpreted
+    if said is None:
+        said = Interpreted(UNKNOWN, None)
+        if live is not None:
+            said = Interpreted(health_of(live), reflect_status(live))
+    identifier = identifier_of(result.manifest, ordinal)
+    entry: Object = {"identifier": identifier, "health": said.health}
     status = said.status
-    if unschedulable:
-        status = {**(status or {}), UNSCHEDULABLE: unschedulable}
+    if result.unschedulable:
+        status = {**(status or {}), UNSCHEDULABLE: result.unschedulable}
+    if result.endpoints is not None:
+        status = {**(status or {}), REPORTED_ENDPOINTS: list(result.endpoints.slices)}
     return entry if status is None else {**entry, "status": status}
 
 
@@ -428,6 +434,14 @@ class WorkReporter:
                 self._record_on_template(result.manifest, SYNC_SUCCEED, message, is_routine=True)
                 message = f"Sync work({_key(work)}) to {to} successful."
                 self._events.record(work, SYNC_SUCCEED, message, is_routine=True)
+
+    def record_left_out(self, work: Object, count: int) -> None:
+        """Record that not all endpoints of a Service are exported."""
+        message = (
+            f"{count} endpoint(s) are not exported from the cluster {self._cluster}: more than"
+            f" {MOST_ENDPOINTS} of one Service, or addresses that mean nothing elsewhere"
+        )
+        self._events.record(work, ENDPOINTS_LEFT_OUT, message, is_warning=True)
 
     def record_drift(self, work: Object, manifest: Object, what: str) -> None:
         """Record what somebody on the member changed, and that it is as it should be again."""

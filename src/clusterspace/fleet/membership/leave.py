@@ -28,7 +28,11 @@ from clusterspace.apis.clusters import (
     execution_namespace,
     is_pull,
 )
-from clusterspace.apis.works import APPLIED, manifests_of
+from clusterspace.apis.works import (
+    APPLIED,
+    MULTI_CLUSTER_SERVICE,
+    manifests_of,
+)
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, DeleteOptions
 from clusterspace.controllers.commit import commit_change
@@ -268,7 +272,7 @@ def placed_objects(works: Iterable[Object]) -> list[str]:
         _object_text(entry["identifier"])
         for work in works
         for entry in cast("list[Object]", find_at(work, "status", "manifestStatuses") or [])
-        if entry.get("identifier")
+        if entry.get("identifier") and find_at(entry, "identifier", "kind") != MULTI_CLUSTER_SERVICE
     )
 
 
@@ -279,6 +283,7 @@ def unreported_objects(works: Iterable[Object]) -> list[str]:
         for work in works
         if find_condition(find_at(work, "status", "conditions"), APPLIED) is None
         for each in manifests_of(work)
+        if each.get("kind") != MULTI_CLUSTER_SERVICE  # asks for endpoints, and places nothing
     )
 
 

@@ -15,6 +15,8 @@ Controllers, each with the decisions it takes; a folder where those are many:
     works/           BindingWorks: binding to one Work per cluster, and away with stale ones
     namespaces.py    NamespaceWorks: every namespace, on every cluster
     quotas.py        FederatedQuotas: FederatedResourceQuotas to clusters; what is taken of them
+    services/        ServiceExports, ServiceImports, MultiClusterServices: endpoints of one
+                     cluster for others
     statuses.py      BindingStatuses: Works back to binding back to template
     placements/      PlacementController: KubeFleet's placements to clusters and bindings;
                      StagedUpdateRuns: snapshots of them to clusters, stage by stage

@@ -329,6 +329,8 @@ DEPENDENCY_KINDS: Final = {
     GroupResource("", "persistentvolumeclaims"): "PersistentVolumeClaim",
     GroupResource("", "secrets"): "Secret",
     GroupResource("", "serviceaccounts"): "ServiceAccount",
+    GroupResource("", "services"): "Service",
+    GroupResource("discovery.k8s.io", "endpointslices"): "EndpointSlice",
 }
 """What the templates we know ourselves can need; others say what theirs do."""
 

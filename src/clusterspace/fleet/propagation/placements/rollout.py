@@ -10,7 +10,7 @@ from hashlib import sha256
 from math import ceil
 from typing import Any, Final
 
-from clusterspace.apis import stamps
+from clusterspace.apis import kinds, stamps
 from clusterspace.apis.fleet_placements import (
     ALWAYS,
     API_VERSION,
@@ -435,12 +435,15 @@ def desired_binding(
         # Of an object that is gone, as it was known last.
         "uid": placed.uid or find_at(current, "resource", "uid"),
     }
-    spec = {
+    spec: Object = {
         "resource": {key: value for key, value in reference.items() if value},
         "clusters": [{"name": cluster} for cluster in sorted(placed.states)],
         "conflictResolution": OVERWRITE if strategy == ALWAYS else ABORT,
         "preserveResourcesOnDeletion": placed.keeps,
     }
+    if identity.group_version_kind.group_kind == kinds.SERVICE_IMPORT:
+        # Endpoints of other clusters are no state that is rolled out: they come by themselves.
+        spec["propagateDeps"] = True
     return {**marked, "spec": {**current, **spec}}
 
 
