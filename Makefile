@@ -51,7 +51,7 @@ robustness: .venv/development ## The slow suites: hundreds of crashes, new rando
 	@$(BIN)/python -m pytest -m slow $(ARGS)
 	@$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=explore $(ARGS)
 
-conformance: .venv/development ## Other projects' suites where their binaries are found; writes docs/conformance.md
+conformance: .venv/development ## Other projects' suites where their binaries are found; writes docs/conformance.md, docs/karmada-compatibility.md
 	@$(BIN)/python -m tools.conformance $(ARGS)
 
 bench: .venv/development ## Measure; ratios in one run (`make bench store` for one)

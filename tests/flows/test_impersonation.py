@@ -9,6 +9,7 @@ import pytest
 
 from clusterspace.apis.clusters import CLUSTERS, PULL, PUSH
 from clusterspace.client.requests import ApiRequest, ResourcePath
+from clusterspace.controllers.events import EVENTS
 from clusterspace.errors import CannotJoin, Forbidden
 from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.membership.member_access import Journal, Tokens, obtain_token
@@ -184,6 +185,21 @@ async def test_rights_that_somebody_takes_away_come_back(fleet: Fleet, west: Sid
         return not await west.everything_of_ours()
 
     await until(is_clean)
+
+
+async def test_that_users_reach_a_member_is_told_as_karmada_tells_it(
+    fleet: Fleet, west: Side
+) -> None:
+    await fleet.join("west", west)
+    events = ResourcePath(EVENTS, "default")
+
+    async def is_told() -> bool:
+        listed = await fleet.hub.client.list_objects(events)
+        about = [each for each in listed if find_at(each, "involvedObject", "name") == "west"]
+        return any(each["reason"] == "SyncImpersonationConfigSucceed" for each in about)
+
+    async with fleet.controllers():
+        await until(is_told)
 
 
 async def test_a_cluster_whose_users_stay_away_is_left_alone(fleet: Fleet, west: Side) -> None:

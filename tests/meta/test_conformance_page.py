@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 from tools.conformance import kubernetes
-from tools.conformance.page import PAGE, Column, Report
+from tools.conformance.page import (
+    COMPATIBILITY,
+    PAGE,
+    Column,
+    Report,
+    Unexplained,
+    karmada_section,
+    write_karmadas_part,
+    write_section,
+)
+from tools.conformance.reasons import REASONS
 from tools.conformance.suites import Missing, Result, Spec, named_file, read_report
 
 WATCH = Spec("apimachinery/watch.go", "[sig-api-machinery] Watchers should start [Conformance]")
@@ -31,6 +41,15 @@ def test_a_report_is_read_as_results_and_what_was_skipped_is_none(tmp_path: Path
     (tmp_path / "report.json").write_text(json.dumps([{"SpecReports": specs}]))
 
     assert read_report(tmp_path) == [Result(WATCH, passed=True, seconds=2.0)]
+    assert [each.spec for each in read_report(tmp_path, left_out=True)] == [PODS]
+
+
+def test_what_a_failure_before_it_kept_from_running_has_failed(tmp_path: Path) -> None:
+    why = "Spec skipped because an earlier spec in an ordered container failed"
+    specs = [reported(PODS, "skipped", why)]
+    (tmp_path / "report.json").write_text(json.dumps([{"SpecReports": specs}]))
+
+    assert [each.passed for each in read_report(tmp_path)] == [False]
 
 
 def test_the_page_says_what_failed_what_was_not_run_and_why() -> None:
@@ -65,3 +84,63 @@ def test_only_specs_that_need_no_kubelet_are_run() -> None:
 
 def test_the_page_is_there() -> None:
     assert "## Kubernetes" in PAGE.read_text()
+
+
+JOIN = Spec("suites/base/karmadactl_test.go", "Karmadactl join/unjoin testing joining a cluster")
+DOCKER = 'failed to get docker info: command "docker info" failed'
+
+
+def test_the_section_counts_and_says_of_each_that_does_not_pass_why() -> None:
+    webhook = Spec(
+        "suites/base/resourceinterpreter_test.go", "Resource interpreter webhook testing"
+    )
+    results = [
+        Result(Spec("suites/base/karmadactl_test.go", "Karmadactl version"), True, 1.0),
+        Result(JOIN, False, 1.0, DOCKER),
+    ]
+
+    section = karmada_section("v1", results, [webhook])
+
+    assert "Of the 3 specs" in section
+    assert "**1 pass**" in section
+    assert "| `karmadactl_test.go` | 1 of 2 |" in section
+    assert "it makes a cluster with kind" in section
+    assert "| Resource interpreter webhook testing |" in section
+
+
+def test_a_failure_that_nobody_explained_is_not_written() -> None:
+    failed = Result(JOIN, False, 1.0, "Timed out after 420.001s.")
+
+    with pytest.raises(Unexplained, match="joining a cluster: Timed out"):
+        karmada_section("v1", [failed], [])
+
+
+def test_the_section_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# P\n\n### Karmada's own suite\n\nold\n\n### What differs\n\nmuch\n")
+
+    write_section("### Karmada's own suite\n\nnew\n", page)
+
+    assert page.read_text() == "# P\n\n### Karmada's own suite\n\nnew\n\n### What differs\n\nmuch\n"
+
+
+def test_karmadas_part_is_written_alone(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    kubernetes_part = Report(
+        kubernetes=[Column("on the hub", [Result(WATCH, True, 1.0)])],
+        karmada=[Column("on the fleet", missing="no binary")],
+    )
+    page.write_text(kubernetes_part.text())
+
+    write_karmadas_part(Column("on the fleet", [Result(JOIN, True, 1.0)]), page)
+
+    written = page.read_text()
+    assert "| on the fleet | 1 of 1 |" in written
+    assert "| Watchers should start | passed |" in written
+    assert "no binary" not in written
+
+
+def test_every_reason_is_about_kind_images_or_us_and_the_page_has_its_section() -> None:
+    assert {each.about for each in REASONS} <= {"kind", "images", "here"}
+    assert all(each.text for each in REASONS)
+    assert COMPATIBILITY.read_text().count("\n### Karmada's own suite\n") == 1

@@ -7,7 +7,17 @@ from pathlib import Path
 from typing import Final
 
 from tools.conformance import karmada, kubernetes
-from tools.conformance.page import PAGE, Column, Report, write
+from tools.conformance.page import (
+    COMPATIBILITY,
+    PAGE,
+    Column,
+    Report,
+    Unexplained,
+    karmada_section,
+    write,
+    write_karmadas_part,
+    write_section,
+)
 from tools.conformance.suites import Missing, read_report
 
 _HEADINGS: Final = {
@@ -61,6 +71,17 @@ def main() -> None:
     if not asked.focus and not asked.targets:
         write(report)
         print(f"written: {PAGE}")
+    suite = report.karmada[0]
+    if not asked.focus and not suite.missing:
+        left_out = [each.spec for each in read_report(karmada.directory_for(work), left_out=True)]
+        try:
+            section = karmada_section(karmada.VERSION, suite.results, left_out)
+        except Unexplained as unexplained:
+            sys.exit(f"{unexplained}\n{COMPATIBILITY} is not written")
+        write_section(section)
+        if asked.targets == ["karmada"]:
+            write_karmadas_part(suite)
+        print(f"written: {COMPATIBILITY}")
     columns = (*report.kubernetes, *report.karmada)
     failed = any(not result.passed for each in columns for result in each.results)
     sys.exit(1 if failed else 0)

@@ -1,4 +1,8 @@
-"""docs/conformance.md: every spec with its result, what was not run, and why."""
+"""docs/conformance.md: every spec with its result, what was not run, and why.
+
+And the section about Karmada's suite in docs/karmada-compatibility.md: how many specs pass, by
+file, and each that does not, with its reason.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -7,10 +11,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
+from tools.conformance.reasons import HERE, IMAGES, KIND, WEBHOOK, Reason, reason_of
 from tools.conformance.suites import ROOT, Result, Spec
 from tools.reference.markdown import cell, table
 
 PAGE: Final = ROOT / "docs" / "conformance.md"
+COMPATIBILITY: Final = ROOT / "docs" / "karmada-compatibility.md"
+_SECTION: Final = "### Karmada's own suite"
+_KARMADA_HEADING: Final = "## Karmada"
 
 _INTRODUCTION: Final = """\
 # Conformance
@@ -64,7 +72,8 @@ kube-controller-manager and two Node objects that nobody looks after, and on a s
 
 _KARMADA: Final = """\
 A hub, two simulated members joined by Push and one registered by Pull; a fourth stands in for the
-host cluster. Deletions are approved beforehand."""
+host cluster. What does not pass, and why, is in [Karmada
+compatibility](karmada-compatibility.md#karmadas-own-suite)."""
 
 
 def _scores(columns: Iterable[Column]) -> str:
@@ -111,3 +120,69 @@ def _counts(specs: Iterable[Spec]) -> str:
 def write(report: Report, path: Path = PAGE) -> None:
     """Write the page."""
     path.write_text(report.text())
+
+
+def write_karmadas_part(column: Column, path: Path = PAGE) -> None:
+    """Write what the page says of Karmada's suite, and leave the rest of it as it is."""
+    old = path.read_text()
+    fresh = Report(karmada=[column]).text()
+    score = f"| {column.heading} | {column.score} |"
+    head = old.partition(f"\n{_KARMADA_HEADING}\n")[0]
+    head = re.sub(rf"^\| {re.escape(column.heading)} \|.*$", lambda _: score, head, flags=re.MULTILINE)
+    part = fresh.partition(f"\n{_KARMADA_HEADING}\n")[2]
+    path.write_text(f"{head}\n{_KARMADA_HEADING}\n{part}")
+
+
+# -- the section about Karmada's suite ---------------------------------------------------------
+
+_ABOUT: Final = {
+    KIND: "a cluster made with kind, which needs Docker",
+    IMAGES: "images of Karmada's that run in its host cluster",
+    HERE: "Clusterspace does otherwise",
+}
+
+
+class Unexplained(Exception):
+    """Specs failed of which nobody has said why; the text names them."""
+
+
+def karmada_section(version: str, results: Sequence[Result], not_run: Sequence[Spec]) -> str:
+    """Return the section: the count, the files, and what does not pass, with its reason."""
+    unexplained = [each for each in results if not each.passed and reason_of(each) is None]
+    if unexplained:
+        lines = (f"{each.spec.file}: {each.spec.name}: {each.why}" for each in unexplained)
+        raise Unexplained("no reason in tools/conformance/reasons.py for\n  " + "\n  ".join(lines))
+    reasons: list[tuple[Spec, Reason]] = [
+        *((each.spec, reason_of(each) or WEBHOOK) for each in results if not each.passed),
+        *((each, WEBHOOK) for each in not_run),
+    ]
+    total, passed = len(results) + len(not_run), sum(each.passed for each in results)
+    files: dict[str, list[bool]] = {}
+    for each in results:
+        files.setdefault(Path(each.spec.file).name, []).append(each.passed)
+    for spec in not_run:
+        files.setdefault(Path(spec.file).name, []).append(False)
+    counted = [(f"`{file}`", f"{sum(each)} of {len(each)}") for file, each in sorted(files.items())]
+    parts = [
+        _SECTION,
+        f"Of the {total} specs of Karmada's end-to-end suite ({version}, base), run unmodified on"
+        f" simulated members, **{passed} pass**. `make conformance` writes this section; the hub"
+        " accepts Karmada's agents there, and controllers evict by taints.",
+        table(("file", "passed"), counted),
+    ]
+    if reasons:
+        rows = [
+            (cell(_plain(spec)), _ABOUT[reason.about], reason.text)
+            for spec, reason in sorted(reasons, key=lambda each: each[0])
+        ]
+        parts += ["What does not pass:", table(("spec", "about", "why"), rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def write_section(section: str, path: Path = COMPATIBILITY) -> None:
+    """Put the section in the place of the one that is there."""
+    before, found, rest = path.read_text().partition(f"{_SECTION}\n")
+    following = rest.find("\n### ")
+    if not found or following < 0:
+        raise ValueError(f"{path.name} has no section {_SECTION!r} before another")
+    path.write_text(f"{before}{section}{rest[following:]}")

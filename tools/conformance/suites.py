@@ -104,6 +104,11 @@ class Suite:
         focus = "|".join(re.escape(each.name).replace(r"\ ", " ") for each in specs)
         self._run(work, (f"--procs={processes}", "--keep-going", f"--focus={focus}"), seconds)
 
+    def run_all(self, work: Path, skip: str, *, processes: int, seconds: int) -> None:
+        """Run every spec but those whose name has an expression."""
+        but = (f"--skip={skip}",) if skip else ()
+        self._run(work, (f"--procs={processes}", "--keep-going", *but), seconds)
+
     def _run(self, work: Path, arguments: tuple[str, ...], seconds: int) -> None:
         work.mkdir(parents=True, exist_ok=True)
         report = work / _REPORT
@@ -133,10 +138,11 @@ class Suite:
             )
 
 
-def read_report(directory: Path) -> list[Result]:
+def read_report(directory: Path, *, left_out: bool = False) -> list[Result]:
     """Return the results in a directory: of specs that were run, or would have been.
 
-    A spec that never ended is not among them.
+    A spec that never ended is not among them; one that was left out because another of its
+    container had failed is, as failed.
     """
     file = directory / _REPORT
     if not file.exists():
@@ -144,11 +150,12 @@ def read_report(directory: Path) -> list[Result]:
     results: list[Result] = []
     for suite in json.loads(file.read_text()):
         for each in suite["SpecReports"] or ():
-            if each["LeafNodeType"] != "It" or each["State"] in ("skipped", "pending"):
+            why = (each.get("Failure") or {}).get("Message", "")
+            was_left_out = each["State"] in ("skipped", "pending") and not why
+            if each["LeafNodeType"] != "It" or was_left_out != left_out:
                 continue
             name = " ".join((*(each["ContainerHierarchyTexts"] or ()), each["LeafNodeText"]))
             written_in = each["LeafNodeLocation"]["FileName"].rpartition("/e2e/")[2]
-            why = (each.get("Failure") or {}).get("Message", "")
             passed, seconds = each["State"] == "passed", each["RunTime"] / 1e9
             spec = Spec(written_in, name)
             results.append(Result(spec, passed, seconds, " ".join(why.split())[:160]))
