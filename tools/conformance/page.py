@@ -128,7 +128,8 @@ def write_karmadas_part(column: Column, path: Path = PAGE) -> None:
     fresh = Report(karmada=[column]).text()
     score = f"| {column.heading} | {column.score} |"
     head = old.partition(f"\n{_KARMADA_HEADING}\n")[0]
-    head = re.sub(rf"^\| {re.escape(column.heading)} \|.*$", lambda _: score, head, flags=re.MULTILINE)
+    row = re.compile(rf"^\| {re.escape(column.heading)} \|.*$", re.MULTILINE)
+    head = row.sub(lambda _: score, head)
     part = fresh.partition(f"\n{_KARMADA_HEADING}\n")[2]
     path.write_text(f"{head}\n{_KARMADA_HEADING}\n{part}")
 

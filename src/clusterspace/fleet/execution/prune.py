@@ -99,7 +99,7 @@ from clusterspace.kube.times import parse_time
 # It counts what nobody asked for. A person who deletes a template asks for its copies to go, and
 # whoever withdraws them has looked, live, that it is gone, and says so on the Work. What
 # follows from a policy, a label, a scheduler's change of mind or a list that was empty is counted.
-# What was put there within these ten minutes counts for one minute: somebody tries things out. A
+# What was put there within these ten minutes counts for seconds: somebody tries things out. A
 # wave of such things is still stopped, and nothing that anybody has come to rely on goes uncounted.
 #
 # The pause is a condition of the Cluster, so it outlives us and people see it. It ends when a
@@ -111,7 +111,7 @@ _log = structlog.get_logger(__name__)
 FREE_DELETIONS: Final = 10
 LARGEST_SHARE: Final = 0.2
 WINDOW_SECONDS: Final = 600.0
-NEW_SECONDS: Final = 60.0
+NEW_SECONDS: Final = 15.0
 """For how long the deletion of an object counts that was there for less than the window."""
 _CLOCKS_APART: Final = 60.0
 """How far the clocks of hub and member may differ for an object to be taken for new."""

@@ -85,7 +85,7 @@ class Impersonation(Reconciler):
         self._impersonators = impersonators
         self._clock = hub.connection.clock
         self._period = status_seconds * _PERIODS
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         """The UID of the Cluster, by name, of which it was said that users reach it. Lost with the
         process, which begins by saying it once more."""
         self.longest_retry_seconds = self._period
@@ -102,7 +102,7 @@ class Impersonation(Reconciler):
         cluster = await self._hub.find(manifests.cluster_path(request.name))
         if cluster is None or is_being_deleted(cluster):
             await self._impersonators.forget(request.name)
-            self._told.pop(request.name, None)
+            self._reported.pop(request.name, None)
             return Done()
         if secret_ref_of(cluster) is None or impersonator_ref_of(cluster) is None:
             return Done()
@@ -147,8 +147,8 @@ class Impersonation(Reconciler):
         """Write the condition; one that is well and always was is not written."""
         conditions = conditions_of(cluster)
         if condition is _GRANTED and find_condition(conditions, IMPERSONATION) is None:
-            if self._told.get(name_of(cluster)) != uid_of(cluster):
-                self._told[name_of(cluster)] = uid_of(cluster)
+            if self._reported.get(name_of(cluster)) != uid_of(cluster):
+                self._reported[name_of(cluster)] = uid_of(cluster)
                 self._events.record(cluster, _SYNCED, condition.message)
             return
         changed = set_condition(conditions, condition, self._clock.now())

@@ -87,7 +87,7 @@ def test_what_came_with_a_work_of_minutes_ago_is_new(
     assert doomed.is_new_in(work(created, deleted)) is is_new
 
 
-async def test_the_deletion_of_something_new_counts_for_a_minute() -> None:
+async def test_the_deletion_of_something_new_counts_for_seconds() -> None:
     clock = ManualClock()
     nobody: Any = None  # nothing is written: the budget is not asked, only looked at
     budget = DeletionBudget(nobody, cluster, nobody, clock)
