@@ -153,6 +153,7 @@ WRITTEN: Final[Mapping[GroupKind, str]] = {
         "One cluster of a placement, with the conditions of that cluster."
     ),
     (_PLACEMENT, "ResourceBinding"): "The same of a ResourcePlacement.",
+    (_PLACEMENT, "Work"): "What KubeFleet's own agent is to have on its member, where it works.",
 }
 """Kinds that our controllers write for each other: to look at, not to edit."""
 
@@ -169,7 +170,6 @@ BY_COMMANDS: Final[Mapping[GroupKind, str]] = {
 
 FOR_OTHERS: Final[Mapping[GroupKind, str]] = {
     (_PLACEMENT, "AppliedWork"): "KubeFleet",
-    (_PLACEMENT, "Work"): "KubeFleet",
 }
 """Kinds that only the controllers of another project write. Those that people write, and that are
 likewise left to others, are in `apiserver/admission/unenforced.py`."""

@@ -27,7 +27,7 @@ FOUND_DRIFTS: Final = "FoundDrifts"
 WHOLE: Final = "/"
 """The path of an object that is not there at all."""
 
-_MOST: Final = 100
+MOST_DIFFERENCES: Final = 100
 _LONGEST_VALUE: Final = 256
 _LONGEST_TEXT: Final = 30_000
 _REDACTED: Final = "(redacted)"
@@ -79,7 +79,7 @@ def differences_between(
     _compare(live, desired, "", found)
     if kind == _SECRET:
         found = [_redacted(each) for each in found]
-    return tuple(found[:_MOST])
+    return tuple(found[:MOST_DIFFERENCES])
 
 
 def _compare(live: Any, desired: Any, path: str, found: list[Object]) -> None:
@@ -102,7 +102,11 @@ def _compare(live: Any, desired: Any, path: str, found: list[Object]) -> None:
 def _text(value: Any) -> str:
     if value is None:
         return ""
-    text = value if isinstance(value, str) else _encode(value).decode()
+    return short_value(value if isinstance(value, str) else _encode(value).decode())
+
+
+def short_value(text: str) -> str:
+    """Return a value of a field, or the beginning of a long one."""
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
 
 

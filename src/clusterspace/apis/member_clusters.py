@@ -43,6 +43,10 @@ FORCE_LEAVE: Final = "clusterspace.io/force-leave"
 JOIN: Final = "Join"
 LEAVE: Final = "Leave"
 
+AGENT: Final = "clusterspace.io/agent"
+"""Annotation of a Cluster: whose agent works there, where that is not ours."""
+KUBEFLEET: Final = "kubefleet"
+
 MEMBER_AGENT: Final = "MemberAgent"
 """The agent whose word counts; others may report too, and are passed on unheard."""
 
@@ -55,10 +59,13 @@ LEAVING: Final = "Leaving"
 """Ours: what a leave is about to do, said before it does anything."""
 
 NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
+KUBERNETES_VERSION: Final = "k8s.io/k8s-version"
 CLUSTER_ID: Final = "clusterspace.io/cluster-id"
 """Property by which our agent tells who its cluster is: the same cluster twice is refused."""
 
 DEFAULT_PERIOD_SECONDS: Final = 60
+SILENT_PERIODS: Final = 1.5
+"""After how many of them without a heartbeat a member is silent: one was due and did not come."""
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _KINDS: Final = ("User", "Group", "ServiceAccount")
@@ -143,7 +150,33 @@ def find_agent_status(kube_object: Object) -> Object | None:
 
 def cluster_id_of(internal: Object) -> str:
     """Return who the agent says its cluster is, or an empty text."""
-    return str(find_at(internal, "status", "properties", CLUSTER_ID, "value") or "")
+    return property_of(internal, CLUSTER_ID)
+
+
+def heartbeat_of(kube_object: Object) -> str:
+    """Return when the member agent was last heard, by its own clock; empty if it never was."""
+    return str((find_agent_status(kube_object) or {}).get("lastReceivedHeartbeat") or "")
+
+
+def property_of(kube_object: Object, name: str) -> str:
+    """Return a property that an agent reported, or an empty text."""
+    return str(find_at(kube_object, "status", "properties", name, "value") or "")
+
+
+def whose_agent(internal: Object) -> str | None:
+    """Return whose agent reports here: KubeFleet's, ours (an empty text), or None while unknown.
+
+    Both count the nodes of their cluster, and ours says besides which cluster it is. One that has
+    done neither yet is nobody's: an agent of ours whose cluster does not answer looks like that.
+    """
+    if cluster_id_of(internal):
+        return ""
+    return KUBEFLEET if property_of(internal, NODE_COUNT) else None
+
+
+def has_kubefleet_agent(cluster: Object) -> bool:
+    """Whether KubeFleet's own agent works for a Cluster."""
+    return annotations_of(cluster).get(AGENT) == KUBEFLEET
 
 
 def keeps_resources(member_cluster: Object) -> bool:

@@ -27,6 +27,7 @@ from clusterspace.controllers.leases import LEASES, Candidacy, LeaderElection
 from clusterspace.fleet.autoscaling.cron_federated_hpa import CronFederatedHpaController
 from clusterspace.fleet.autoscaling.federated_hpa import FederatedHpaController
 from clusterspace.fleet.execution.controller import Execution
+from clusterspace.fleet.execution.fleet_delivery import FleetDelivery
 from clusterspace.fleet.interpretation.interpreter import Interpreter
 from clusterspace.fleet.membership.connections import MemberClients, read_user_settings
 from clusterspace.fleet.membership.consumers import ClusterConsumers
@@ -156,6 +157,7 @@ async def lead(
                 members.reach,
                 limits=settings.deletions,
                 unschedulable_seconds=settings.unschedulable_seconds,
+                deliver=FleetDelivery,
             ),
         )
     manager = ControllerManager(caches, events, reconcilers, clock=clock, random=random)

@@ -14,6 +14,7 @@ contents.py          what a namespace holds, and whose that is; namespaces that 
 exports.py           endpoints of Services that the member exports, read and followed
 unschedulable.py     replicas that no node takes, counted for the scheduler
 exclusive.py         copies that run by a lease: stopped when the hub is not heard
+fleet_delivery.py    Works for KubeFleet's own agent, in its shape; its word, in ours
 withdrawn.py         what was withdrawn, noted on the member; what came too late, removed
 promotion.py         an object of a member made a template: what is written, what changes
 

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 import structlog
@@ -27,6 +27,7 @@ from clusterspace.apis.clusters import (
 )
 from clusterspace.apis.exclusive import LEASED, exclusiveness_of_work
 from clusterspace.apis.fleet_placements import APPLY_TYPE, REPORT_DIFF
+from clusterspace.apis.member_clusters import FLEET_WORKS, NAMESPACE_PREFIX, has_kubefleet_agent
 from clusterspace.apis.works import (
     DELETION_ASKED,
     MULTI_CLUSTER_SERVICE,
@@ -123,37 +124,25 @@ class _Head(msgspec.Struct, gc=False):
 _head_decoder: Final = msgspec.json.Decoder(_Head)
 
 
-class MemberExecution:
-    """Keeps one member as its Works say: a controller of its own, which comes and goes."""
+class WorkQueue:
+    """The Works of one cluster, to be carried out: what changed, what waits, how much may go."""
 
-    # One runs for a member at a time: the leader's, which gives up its lease before another may
-    # take it, or the one agent of its Deployment, which is recreated and never rolled. A second one
-    # with an older view of the Works would put older manifests back. It could do no worse: every
-    # write is at a version that was seen, every deletion of a UID that was just looked at, and the
-    # two slow each other down, since either takes the other's writes for drift.
+    # One runs for a cluster at a time. What it is told comes from the handlers of the informers,
+    # and none of that awaits.
 
-    def __init__(  # noqa: PLR0913 - both ends, what is known of them, and how much may go
+    def __init__(
         self,
         cluster_name: str,
-        member: ClusterClient,
         hub: ClusterClient,
         events: EventRecorder,
         *,
-        works: Cache,
         clusters: Cache,
-        interpreter: Interpreter,
-        records_on_templates: bool = True,
-        limits: DeletionLimits | None = None,
-        exclusive: ExclusiveCopies | None = None,
-        unschedulable_seconds: float = UNSCHEDULABLE_SECONDS,
+        limits: DeletionLimits | None,
     ) -> None:
         clock = hub.connection.clock
         self.cluster_name = cluster_name
-        self._exclusive = exclusive
         self._namespace = execution_namespace(cluster_name)
-        self._hub = hub
         self._clock = clock
-        self._works = works
         self._controller = Controller(
             f"execution-{cluster_name}",
             self.reconcile,
@@ -163,26 +152,6 @@ class MemberExecution:
                 workers=WORKERS, longest_retry_seconds=LONGEST_RETRY_SECONDS
             ),
         )
-
-        def enqueue(work_name: str) -> None:
-            self._controller.add(Request(work_name, self._namespace))
-
-        self._notes = WithdrawnObjects(member, cluster_name, clock)
-        self._late_writes = LateWrites(hub, member, cluster_name, self._notes, events, enqueue)
-        self._informers = MemberInformers(
-            member, cluster_name, enqueue, self._late_writes.object_seen
-        )
-        self._reporter = WorkReporter(
-            hub,
-            events,
-            clock,
-            cluster_name,
-            interpreter,
-            records_on_templates=records_on_templates,
-        )
-        self._unschedulable = UnschedulableReplicas(member, clock, unschedulable_seconds)
-        self._exports = ExportedEndpoints(member, enqueue)
-        self._applier = Applier(member, self._informers, self._reporter, interpreter, clock)
         self._budget = DeletionBudget(
             hub,
             lambda: clusters.find(cluster_name),
@@ -191,8 +160,6 @@ class MemberExecution:
             limits,
             settle_seconds=WAVE_SETTLE_SECONDS,
         )
-        kept = KeptNamespaces(hub, cluster_name, events, clock)
-        self._pruner = Pruner(hub, member, self._informers, self._budget, self._notes, works, kept)
         # Works that wait for something the queue does not know of: `_failed` for the member to be
         # reachable again, so that nobody sits out a long backoff then; `_paused` for deletions to
         # be resumed. Both are lost with the process, and need not outlive it: after a start every
@@ -202,22 +169,11 @@ class MemberExecution:
 
     async def run(self) -> None:
         """Reconcile until cancelled. Works are enqueued by `work_changed`, before and meanwhile."""
-        async with Supervisor(self._clock, report) as tasks:
-            tasks.keep(f"{self.cluster_name} objects", self._informers.run)
-            tasks.keep(f"{self.cluster_name} endpoints", self._exports.run)
-            tasks.spawn(f"{self.cluster_name} late writes", self._find_late_writes)
-            await self._controller.run()
+        await self._controller.run()
 
-    async def _find_late_writes(self) -> None:
-        """Look for what came too late for those before us: of kinds, too, that no Work has now."""
-        for delay in clocks.exponential(1.0, 60.0):
-            try:
-                self._informers.follow(await self._notes.read())
-            except (ApiError, ClusterError) as error:
-                _log.debug("withdrawals not read", cluster=self.cluster_name, reason=str(error))
-                await self._clock.sleep(delay)
-            else:
-                return
+    async def reconcile(self, request: Request) -> Result:
+        """Carry out one Work."""
+        raise NotImplementedError
 
     def work_changed(self, update: Update) -> None:
         """Take in a change of a Work; those of other clusters, and mere statuses, are skipped."""
@@ -253,6 +209,81 @@ class MemberExecution:
         if may_go_on or before is None or is_being_deleted(after):
             for request in tuple(self._paused):
                 self._controller.add(request)
+
+    def _note_pruned(self, request: Request, *, is_pruned: bool) -> None:
+        """Remember Works whose objects may not be deleted yet, for when deletions go on."""
+        if is_pruned:
+            self._paused.discard(request)
+        else:
+            self._paused.add(request)
+
+
+class MemberExecution(WorkQueue):
+    """Keeps one member as its Works say: a controller of its own, which comes and goes."""
+
+    # One runs for a member at a time: the leader's, which gives up its lease before another may
+    # take it, or the one agent of its Deployment, which is recreated and never rolled. A second one
+    # with an older view of the Works would put older manifests back. It could do no worse: every
+    # write is at a version that was seen, every deletion of a UID that was just looked at, and the
+    # two slow each other down, since either takes the other's writes for drift.
+
+    def __init__(  # noqa: PLR0913 - both ends, what is known of them, and how much may go
+        self,
+        cluster_name: str,
+        member: ClusterClient,
+        hub: ClusterClient,
+        events: EventRecorder,
+        *,
+        works: Cache,
+        clusters: Cache,
+        interpreter: Interpreter,
+        records_on_templates: bool = True,
+        limits: DeletionLimits | None = None,
+        exclusive: ExclusiveCopies | None = None,
+        unschedulable_seconds: float = UNSCHEDULABLE_SECONDS,
+    ) -> None:
+        super().__init__(cluster_name, hub, events, clusters=clusters, limits=limits)
+        clock, enqueue = self._clock, self.look_again
+        self._exclusive = exclusive
+        self._hub = hub
+        self._works = works
+        self._notes = WithdrawnObjects(member, cluster_name, clock)
+        self._late_writes = LateWrites(hub, member, cluster_name, self._notes, events, enqueue)
+        self._informers = MemberInformers(
+            member, cluster_name, enqueue, self._late_writes.object_seen
+        )
+        self._reporter = WorkReporter(
+            hub,
+            events,
+            clock,
+            cluster_name,
+            interpreter,
+            records_on_templates=records_on_templates,
+        )
+        self._unschedulable = UnschedulableReplicas(member, clock, unschedulable_seconds)
+        self._exports = ExportedEndpoints(member, enqueue)
+        self._applier = Applier(member, self._informers, self._reporter, interpreter, clock)
+        kept = KeptNamespaces(hub, cluster_name, events, clock)
+        self._pruner = Pruner(hub, member, self._informers, self._budget, self._notes, works, kept)
+
+    async def run(self) -> None:
+        """Reconcile until cancelled. Works are enqueued by `work_changed`, before and meanwhile."""
+        async with Supervisor(self._clock, report) as tasks:
+            tasks.keep(f"{self.cluster_name} objects", self._informers.run)
+            tasks.keep(f"{self.cluster_name} endpoints", self._exports.run)
+            tasks.spawn(f"{self.cluster_name} late writes", self._find_late_writes)
+            await self._controller.run()
+
+    async def _find_late_writes(self) -> None:
+        """Look for what came too late for those before us: of kinds, too, that no Work has now."""
+        for delay in clocks.exponential(1.0, 60.0):
+            try:
+                self._informers.follow(await self._notes.read())
+            except (ApiError, ClusterError) as error:
+                _log.debug("withdrawals not read", cluster=self.cluster_name, reason=str(error))
+                await self._clock.sleep(delay)
+            else:
+                return
 
     async def reconcile(self, request: Request) -> Result:
         """Bring the member to one Work."""
@@ -372,13 +403,6 @@ class MemberExecution:
             self._reporter.record_left_out(work, endpoints.left_out)
         return replace(result, endpoints=endpoints)
 
-    def _note_pruned(self, request: Request, *, is_pruned: bool) -> None:
-        """Remember Works whose objects may not be deleted yet, for when deletions go on."""
-        if is_pruned:
-            self._paused.discard(request)
-        else:
-            self._paused.add(request)
-
 
 def _is_ready(cluster: Object) -> bool:
     return is_true(conditions_of(cluster), _READY)
@@ -402,15 +426,36 @@ Reach: TypeAlias = Callable[[Object], Awaitable[ClusterClient]]
 """Returns the client of a Cluster; a ClusterError says why there is none."""
 
 
+class Deliver(Protocol):
+    """Makes what hands the Works of one cluster to KubeFleet's agent."""
+
+    def __call__(
+        self,
+        cluster_name: str,
+        hub: ClusterClient,
+        events: EventRecorder,
+        *,
+        works: Cache,
+        clusters: Cache,
+        limits: DeletionLimits | None,
+    ) -> WorkQueue:
+        """Return it, not running yet."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Running:
-    member: ClusterClient
-    execution: MemberExecution
+    member: ClusterClient | None
+    """None where an agent reaches it, and nobody else."""
+    execution: WorkQueue
     task: asyncio.Task[None]
 
 
 class Execution(Reconciler):
-    """Runs a MemberExecution for each Push cluster; in an agent, for its own cluster alone."""
+    """Runs a MemberExecution for each Push cluster; in an agent, for its own cluster alone.
+
+    And for each cluster whose agent is KubeFleet's, what hands its Works to that.
+    """
 
     # It begins when the Cluster is there and ends when the Cluster is gone, and not when it is
     # leaving: what was placed has to be withdrawn first, and the Cluster's finalizer waits for it.
@@ -428,8 +473,10 @@ class Execution(Reconciler):
         exclusive: ExclusiveCopies | None = None,
         *,
         unschedulable_seconds: float = UNSCHEDULABLE_SECONDS,
+        deliver: Deliver | None = None,
     ) -> None:
         self._hub = hub
+        self._deliver = deliver
         self._unschedulable_seconds = unschedulable_seconds
         self._limits = limits
         self._exclusive = exclusive
@@ -446,6 +493,9 @@ class Execution(Reconciler):
             each.add_handler(self._interpreter_changed)
         self._clusters.add_handler(self._cluster_changed)
         self._works.add_handler(self._work_changed)
+        self._fleet_works = caches.informer(FLEET_WORKS) if deliver is not None else None
+        if self._fleet_works is not None:
+            self._fleet_works.add_handler(self._fleet_work_changed)
         # Invariant: whatever is in `_running` hears of every change of its Works and its Cluster,
         # through the two handlers above, from the moment it is put in. Handlers of informers
         # cannot be taken off, so a MemberExecution has none of its own.
@@ -457,6 +507,8 @@ class Execution(Reconciler):
         """Return Clusters; their Works are only to have synced, each goes to its own execution."""
         yield Watch(self._clusters)
         yield Watch(self._works, to=nothing)
+        if self._fleet_works is not None:
+            yield Watch(self._fleet_works, to=nothing)
         for interpreters in self._interpreter.informers:
             yield Watch(interpreters, to=nothing)
 
@@ -480,11 +532,15 @@ class Execution(Reconciler):
     async def reconcile(self, request: Request) -> Result:
         """Start, replace or stop the execution of one cluster."""
         cluster = self._clusters.cache.find(request.name)
-        is_served = cluster is not None and is_pull(cluster) == bool(self._agent_of)
+        is_delivered = cluster is not None and has_kubefleet_agent(cluster)
+        if is_delivered:
+            is_served = self._deliver is not None
+        else:
+            is_served = cluster is not None and is_pull(cluster) == bool(self._agent_of)
         if cluster is None or not is_served:
             await self._stop(request.name)
             return Done()
-        member = await self._reach(cluster)
+        member = None if is_delivered else await self._reach(cluster)
         running = self._running.get(request.name)
         if running is None or running.member is not member or running.task.done():
             # The old one ends before the new one begins: it may still write to the address that
@@ -494,22 +550,30 @@ class Execution(Reconciler):
             self._start(request.name, member)
         return RequeueAfter(CHECK_SECONDS)
 
-    def _start(self, name: str, member: ClusterClient) -> None:
+    def _start(self, name: str, member: ClusterClient | None) -> None:
         if self._group is None:
             return
-        execution = MemberExecution(
-            name,
-            member,
-            self._hub,
-            self._events,
-            works=self._works.cache,
-            clusters=self._clusters.cache,
-            interpreter=self._interpreter,
-            records_on_templates=not self._agent_of,
-            limits=self._limits,
-            exclusive=self._exclusive,
-            unschedulable_seconds=self._unschedulable_seconds,
-        )
+        works, clusters, limits = self._works.cache, self._clusters.cache, self._limits
+        if member is not None:
+            execution = MemberExecution(
+                name,
+                member,
+                self._hub,
+                self._events,
+                works=works,
+                clusters=clusters,
+                interpreter=self._interpreter,
+                records_on_templates=not self._agent_of,
+                limits=limits,
+                exclusive=self._exclusive,
+                unschedulable_seconds=self._unschedulable_seconds,
+            )
+        elif self._deliver is not None:
+            execution = self._deliver(
+                name, self._hub, self._events, works=works, clusters=clusters, limits=limits
+            )
+        else:
+            return
         # No await between reading the cache and being in `_running`: a Work that changes in
         # between would reach neither.
         inside = execution_namespace(name) + "/"
@@ -567,3 +631,10 @@ class Execution(Reconciler):
         running = self._running.get(namespace.removeprefix(EXECUTION_PREFIX))
         if running is not None:
             running.execution.work_changed(update)
+
+    def _fleet_work_changed(self, update: Update) -> None:
+        """Look at the Work that KubeFleet's agent reports on, or has let go of."""
+        request = request_for(update.key)
+        running = self._running.get(request.namespace.removeprefix(NAMESPACE_PREFIX))
+        if running is not None and running.member is None:
+            running.execution.look_again(request.name)

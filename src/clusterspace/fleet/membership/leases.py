@@ -17,8 +17,16 @@ from typing import Final
 import structlog
 
 from clusterspace.aio.clocks import Clock
+from clusterspace.apis import member_clusters
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, conditions_of, is_pull
 from clusterspace.apis.exclusive import STOPS_AFTER, promise_text
+from clusterspace.apis.member_clusters import (
+    INTERNAL_MEMBER_CLUSTERS,
+    SILENT_PERIODS,
+    has_kubefleet_agent,
+    member_namespace,
+    period_of,
+)
 from clusterspace.client.resources import Client
 from clusterspace.controllers.commit import commit
 from clusterspace.controllers.controller import (
@@ -223,10 +231,16 @@ def judge_silence(
 
 
 def heartbeat_of(cluster: Object, lease: Object | None) -> Heartbeat:
-    """Return the heartbeat of a cluster, as its lease and its status have it now."""
+    """Return the heartbeat of a cluster, as its lease and its status have it now.
+
+    KubeFleet's agent has no lease: its InternalMemberCluster, which it writes, is that.
+    """
     ready = find_condition(conditions_of(cluster), READY) or {}
     status = f"{ready.get('status')} {ready.get('lastTransitionTime')}"
-    return Heartbeat(uid_of(cluster), resource_version_of(lease or {}), status)
+    renewal = resource_version_of(lease or {})
+    if has_kubefleet_agent(cluster):
+        renewal = member_clusters.heartbeat_of(lease or {})
+    return Heartbeat(uid_of(cluster), renewal, status)
 
 
 class LeaseMonitor(Reconciler):
@@ -261,6 +275,7 @@ class LeaseMonitor(Reconciler):
         self._hub = hub
         self._clusters = caches.informer(CLUSTERS)
         self._leases = caches.informer(manifests.LEASES, CLUSTER_NAMESPACE)
+        self._internals = caches.informer(INTERNAL_MEMBER_CLUSTERS)
         self._events = events
         self._clock = clock
         self._settings = settings or MonitorSettings()
@@ -271,6 +286,7 @@ class LeaseMonitor(Reconciler):
         """Return Clusters and leases; looks come by the clock, and not with every renewal."""
         yield Watch(self._clusters, to=nothing)
         yield Watch(self._leases, to=nothing)
+        yield Watch(self._internals, to=nothing)
 
     async def reconcile(self, request: Request) -> Result:
         """Look at all clusters."""
@@ -285,10 +301,14 @@ class LeaseMonitor(Reconciler):
         observations: dict[str, Observation] = {}
         silences: dict[str, float] = {}
         for cluster in filter(is_pull, clusters):
-            name = name_of(cluster)
-            heartbeat = heartbeat_of(
-                cluster, self._leases.cache.find(manifests.lease_path(name).key)
-            )
+            name, pace = name_of(cluster), 1.0
+            lease = self._leases.cache.find(manifests.lease_path(name).key)
+            if has_kubefleet_agent(cluster):
+                # Its heartbeats come as often as its MemberCluster says, which may be every ten
+                # minutes: time counts for as much less.
+                lease = self._internals.cache.find(f"{member_namespace(name)}/{name}")
+                pace = settings.grace_seconds / (SILENT_PERIODS * period_of(lease or {}))
+            heartbeat = heartbeat_of(cluster, lease)
             last = self._observations.get(name)
             seen = last if last and last.heartbeat == heartbeat else Observation(heartbeat, now)
             observations[name] = seen
@@ -296,7 +316,7 @@ class LeaseMonitor(Reconciler):
                 # Who never reported is given more time.
                 has_reported = bool(ready_status(cluster))
                 more = settings.startup_grace_seconds - settings.grace_seconds
-                silences[name] = now - seen.at - (0.0 if has_reported else more)
+                silences[name] = pace * (now - seen.at) - (0.0 if has_reported else more)
         # Before the first await: marking takes requests, and a Cluster that is made meanwhile is
         # observed at the next look. Those that are gone, or are Push by now, are forgotten.
         self._observations = observations

@@ -1,7 +1,8 @@
 """Every MemberCluster, as it is meant to be: invited, heard, enlisted, let go.
 
-    namespace ──> Role ──> binding ──> InternalMemberCluster ──> rights on lease and Cluster
-    agent says it is in ──> Cluster, lease, rights on Works
+    namespace ──> Role ──> binding ──> InternalMemberCluster
+    our agent says it is in ──> Cluster, lease, rights on these and on Works
+    KubeFleet's agent does  ──> Cluster, whose status is written for it; no right beyond its own
 
 What somebody changed is put back. What somebody else made under one of these names is not taken
 over, unless it is in the member's own namespace, where everything is ours.
@@ -30,8 +31,12 @@ from clusterspace.apis.member_clusters import (
     NAME_LABEL,
     cluster_id_of,
     conditions_of,
+    has_kubefleet_agent,
+    heartbeat_of,
     is_owned_by,
+    is_registered_agent,
     member_namespace,
+    whose_agent,
 )
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, DeleteOptions
@@ -63,6 +68,7 @@ from clusterspace.fleet.membership.member_clusters.status import (
     JOINED_REASON,
     Heartbeats,
     Pulse,
+    cluster_status,
     generation_of,
     has_joined,
     next_status,
@@ -70,6 +76,7 @@ from clusterspace.fleet.membership.member_clusters.status import (
     seconds_to_silence,
     with_conditions,
 )
+from clusterspace.fleet.membership.status import ready_status, record_transition
 from clusterspace.kube.conditions import FALSE, TRUE, find_condition
 from clusterspace.kube.objects import (
     Object,
@@ -253,6 +260,13 @@ def invitation(member_cluster: Object) -> tuple[Provision, ...]:
             manifests.binding_path(name, inside), manifests.role_binding(member_cluster, inside)
         ),
         Provision(manifests.internal_path(name), manifests.internal(member_cluster, JOIN)),
+    )
+
+
+def rights_of_ours(member_cluster: Object) -> tuple[Provision, ...]:
+    """Return what our own agent may do beyond the invitation, whose Works are not there yet."""
+    name = name_of(member_cluster)
+    return (
         Provision(
             manifests.role_path(name, CLUSTER_NAMESPACE), manifests.lease_role(member_cluster)
         ),
@@ -294,11 +308,15 @@ class Provider:
         """
         path, cluster_id = cluster_path(self._name), cluster_id_of(internal)
         cluster = await self._hub.find(path)
+        # Whose agent it is decides who carries out Works, and is settled when the Cluster is made:
+        # two agents of two kinds would fight over what is placed. The identity of a registration is
+        # ours whatever it has reported so far.
+        agent = "" if is_registered_agent(self._member_cluster) else whose_agent(internal)
         try:
             if cluster is None:
-                if not has_joined(internal):
+                if not has_joined(internal) or agent is None:
                     return True  # nothing is needed yet
-                cluster = await self._create_cluster(path, cluster_id)
+                cluster = await self._create_cluster(path, cluster_id, agent)
             if not is_owned_by(cluster, self._member_cluster):
                 why = "a Cluster of this name joined by another door, and has to leave first"
                 raise CannotJoin(self._name, why)
@@ -311,6 +329,22 @@ class Provider:
             cluster = await commit(self._hub, path, cluster, desired)
         except Invalid as error:
             raise CannotJoin(self._name, error.message) from error
+
+        if has_kubefleet_agent(cluster):
+            if agent == "":
+                why = "its Cluster was made for KubeFleet's agent: let it leave, and join it anew"
+                raise CannotJoin(self._name, why)
+            # Once for each heartbeat: after a restart an old one says nothing of how it is now.
+            if heartbeat_of(internal) != heartbeat_of(self._member_cluster) or not ready_status(
+                cluster
+            ):
+                status = cluster_status(cluster, internal, clock.now())
+                after = await commit(self._hub, path, cluster, {**cluster, "status": status})
+                record_transition(self._events, cluster, after)
+            return True
+
+        for provision in rights_of_ours(self._member_cluster):
+            await self._provide(provision)
 
         # The agent may renew the lease, and may not create any.
         path_of_lease = lease_path(self._name)
@@ -331,8 +365,8 @@ class Provider:
         await self._provide(Provision(binding, bound))
         return True
 
-    async def _create_cluster(self, path: ResourcePath, cluster_id: str) -> Object:
-        desired = manifests.cluster(self._member_cluster, cluster_id)
+    async def _create_cluster(self, path: ResourcePath, cluster_id: str, agent: str) -> Object:
+        desired = manifests.cluster(self._member_cluster, cluster_id, agent)
         try:
             return await self._hub.create(path.collection, mirrored(desired, self._member_cluster))
         except AlreadyExists:

@@ -2,7 +2,8 @@
 
     1. announce   a condition and an event on the MemberCluster list what will be removed or kept
     2. ask        the InternalMemberCluster gets state Leave, and the Cluster is deleted
-    3. withdraw   the agent removes what was placed, releases its Works and reports that it left
+    3. withdraw   the agent removes what was placed, releases its Works and reports that it left;
+                  KubeFleet's removes nothing after it was asked, and is asked when all is withdrawn
     4. forget     rights, namespace and at last the MemberCluster itself are removed
 
 Every step looks at what is there, so it can be repeated. An agent that does not report within the
@@ -21,6 +22,7 @@ from clusterspace.apis.member_clusters import (
     READY_TO_JOIN,
     conditions_of,
     find_agent_status,
+    has_kubefleet_agent,
     is_forced_out,
     is_owned_by,
     is_registered_agent,
@@ -116,6 +118,14 @@ class _Found:
         return self.namespace is not None and not is_being_deleted(self.namespace)
 
     @property
+    def withdraws_first(self) -> bool:
+        """Whether the agent carries out nothing any more once it is asked to leave.
+
+        KubeFleet's lets go of all Works then, and leaves what they placed.
+        """
+        return self.cluster is not None and has_kubefleet_agent(self.cluster)
+
+    @property
     def was_never_in(self) -> bool:
         """Whether no agent was ever heard and nothing was ever placed."""
         is_unheard = self.internal is None or find_agent_status(self.internal) is None
@@ -171,7 +181,7 @@ class MemberLeave:
         if found.was_never_in:
             await self._forget(found)
             raise CannotLeave(self._name, "it never joined; what was made for it is going away")
-        if found.has_namespace:
+        if found.has_namespace and not found.withdraws_first:
             desired = manifests.internal(self._member_cluster, LEAVE)
             path = manifests.internal_path(self._name)
             if found.internal is None:

@@ -1,9 +1,10 @@
 """What the hub makes for a member, where, and as values; everything goes with its MemberCluster.
 
-An agent may do what its Role in `fleet-member-NAME` says, which is KubeFleet's, and what our own
-agent needs beside it: report on the one Cluster, renew the one lease, carry out the Works of the
-one execution namespace. Each of these names what it is about. Nothing can be created outside the
-agent's own namespaces, for RBAC cannot say under which name.
+An agent may do what its Role in `fleet-member-NAME` says, which is KubeFleet's and all that
+KubeFleet's agent gets. Our own gets what it needs beside it once it has said that it is ours:
+report on the one Cluster, renew the one lease, carry out the Works of the one execution namespace.
+Each of these names what it is about. Nothing can be created outside the agent's own namespaces, for
+RBAC cannot say under which name.
 """
 
 from typing import Final
@@ -22,6 +23,7 @@ from clusterspace.apis.clusters import (
 from clusterspace.apis.clusters import KIND as CLUSTER_KIND
 from clusterspace.apis.interpreters import CUSTOMIZATIONS, WEBHOOK_CONFIGURATIONS
 from clusterspace.apis.member_clusters import (
+    AGENT,
     FLEET_LABEL,
     FLEET_WORKS,
     GROUP,
@@ -205,14 +207,14 @@ def cluster_role_binding(member_cluster: Object) -> Object:
     }
 
 
-def cluster(member_cluster: Object, cluster_id: str) -> Object:
+def cluster(member_cluster: Object, cluster_id: str, agent: str = "") -> Object:
     """Return the Cluster of a member, as every other part of the fleet knows it."""
     path = manifests.cluster_path(name_of(member_cluster))
     identified = {"id": cluster_id} if cluster_id else {}
-    return {
-        **_body(CLUSTERS.api_version, CLUSTER_KIND, path, member_cluster),
-        "spec": {"syncMode": PULL, **identified},
-    }
+    body = _body(CLUSTERS.api_version, CLUSTER_KIND, path, member_cluster)
+    if agent:
+        body = with_metadata(body, annotations={AGENT: agent})
+    return {**body, "spec": {"syncMode": PULL, **identified}}
 
 
 def _role(member_cluster: Object, role_namespace: str, rules: tuple[Object, ...]) -> Object:

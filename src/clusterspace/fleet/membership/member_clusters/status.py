@@ -12,14 +12,23 @@ from typing import Final
 
 from clusterspace.apis.clusters import DELETIONS_PAUSED
 from clusterspace.apis.member_clusters import (
+    HEALTHY,
     HEARTBEAT,
     JOINED,
+    KUBERNETES_VERSION,
+    NODE_COUNT,
     READY_TO_JOIN,
+    SILENT_PERIODS,
     agent_statuses,
     conditions_of,
     find_agent_status,
+    heartbeat_of,
     period_of,
+    property_of,
 )
+from clusterspace.errors import Malformed
+from clusterspace.fleet.membership.health import Health, State
+from clusterspace.fleet.membership.health import ready_condition as cluster_ready
 from clusterspace.kube.conditions import (
     FALSE,
     TRUE,
@@ -29,10 +38,16 @@ from clusterspace.kube.conditions import (
     set_condition,
 )
 from clusterspace.kube.objects import Object, find_at, metadata_of, name_of, with_value
+from clusterspace.kube.quantities import ZERO, parse_quantity
 
 RECEIVED: Final = "HeartbeatReceived"
 LOST: Final = "HeartbeatLost"
-_SILENT_PERIODS: Final = 1.5
+
+_LONGEST_MESSAGE: Final = 1024
+_LONGEST_VERSION: Final = 64
+_LONGEST_COUNT: Final = 6
+_MOST_RESOURCES: Final = 64
+"""Beyond that it is no cluster that reports, but somebody who means harm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +61,7 @@ class Pulse:
 
     def seconds_left(self, period: int) -> float:
         """Return after how long the agent is silent, if it is not heard before."""
-        return max(period * _SILENT_PERIODS - self.silent_seconds, 0.0)
+        return max(period * SILENT_PERIODS - self.silent_seconds, 0.0)
 
 
 def heartbeat_condition(pulse: Pulse, period: int, generation: int) -> Condition | None:
@@ -78,8 +93,7 @@ class Heartbeats:
     def see(self, internal: Object, now: float) -> Pulse:
         """Take in an agent's report; return how it is heard. `now` is a steady clock's."""
         name = name_of(internal)
-        status = find_agent_status(internal) or {}
-        stamp = str(status.get("lastReceivedHeartbeat") or "")
+        stamp = heartbeat_of(internal)
         last = self._observations.get(name)
         if last is None or last.stamp != stamp:
             last = _Observation(stamp, now)
@@ -226,3 +240,46 @@ def _agent_joined(internal: Object) -> Object:
     """Return the Joined condition that the agent reported, or an empty one."""
     status = find_agent_status(internal) or {}
     return find_condition(find_at(status, "conditions"), JOINED) or {}
+
+
+# -- a Cluster whose agent is KubeFleet's, which writes nothing but its InternalMemberCluster ------
+
+
+def cluster_status(cluster: Object, internal: Object, now: float) -> Object:
+    """Return the status of a Cluster as KubeFleet's agent reports it, in the words of a Cluster.
+
+    It says how many nodes there are and what is free on them, and not which APIs are served.
+    """
+    status: Object = cluster.get("status") or {}
+    agent = find_agent_status(internal) or {}
+    healthy = find_condition(agent.get("conditions"), HEALTHY) or {}
+    if healthy.get("status") == TRUE:
+        health = Health(State.READY)
+    else:
+        why = str(healthy.get("message") or "its agent does not say how it is")
+        health = Health(State.UNHEALTHY, why[:_LONGEST_MESSAGE])
+    conditions = set_condition(status.get("conditions"), cluster_ready(health), now).conditions
+    reported: Object = {}
+    nodes = property_of(internal, NODE_COUNT)
+    if nodes.isdecimal() and len(nodes) <= _LONGEST_COUNT:
+        reported["nodeSummary"] = {"totalNum": int(nodes)}
+    if version := property_of(internal, KUBERNETES_VERSION):
+        reported["kubernetesVersion"] = version[:_LONGEST_VERSION]
+    if summary := _resource_summary(find_at(internal, "status", "resourceUsage") or {}):
+        reported["resourceSummary"] = summary
+    return {**status, **reported, "conditions": conditions}
+
+
+def _resource_summary(usage: Object) -> Object:
+    allocatable: Object = usage.get("allocatable") or {}
+    available: Object = usage.get("available") or {}
+    allocated: dict[str, str] = {}
+    for name, amount in list(allocatable.items())[:_MOST_RESOURCES]:
+        try:
+            used = parse_quantity(str(amount)) - parse_quantity(str(available.get(name, amount)))
+        except Malformed:
+            return {}  # what cannot be read is not known
+        if used > ZERO:
+            allocated[name] = str(used)
+    kept = {name: str(amount) for name, amount in list(allocatable.items())[:_MOST_RESOURCES]}
+    return {"allocatable": kept, **({"allocated": allocated} if allocated else {})} if kept else {}

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias, cast
 from clusterspace.apis.affinities import Traits, traits_of
 from clusterspace.apis.clusters import CLUSTERS, conditions_of, taints_of
 from clusterspace.apis.estimates import Estimate, read_estimate
+from clusterspace.apis.member_clusters import has_kubefleet_agent
 from clusterspace.controllers.informers import HubCaches, Update
 from clusterspace.errors import MalformedQuantity
 from clusterspace.fleet.propagation.scheduler.demands import (
@@ -164,6 +165,8 @@ class Candidate:
     taints: tuple[Object, ...] = ()
     served: frozenset[tuple[str, str]] = frozenset()
     """The group-versions and kinds it serves."""
+    lists_apis: bool = True
+    """Whether its agent says what it serves: KubeFleet's does not."""
     room: Room = NO_ROOM
     is_leaving: bool = False
 
@@ -188,6 +191,7 @@ def candidate_of(cluster: Object) -> Candidate:
             for each in enablements
             for resource in each.get("resources") or ()
         ),
+        lists_apis=not has_kubefleet_agent(cluster),
         room=room_of(cluster),
         is_leaving=is_being_deleted(cluster),
     )
@@ -296,6 +300,8 @@ def lacks_api(candidate: Candidate, demand: Demand, _group: AffinityGroup) -> st
     # What runs there proves that the API was there; a report that lacks it removes nothing.
     if candidate.name in demand.placed or (demand.api_version, demand.kind) in candidate.served:
         return None
+    if not candidate.lists_apis:
+        return None  # an object that it does not know is refused there, and told of
     return f"did not serve {demand.kind} of {demand.api_version}"
 
 
