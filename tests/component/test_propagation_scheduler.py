@@ -438,7 +438,7 @@ async def test_of_those_that_wait_the_highest_priority_is_placed_first(fleet: Fl
         for place in urgent:
             await fleet.until_told(place, "Success")
         for place in usual:
-            await fleet.until_told(place, "Unschedulable")
+            await fleet.until_told(place, "SchedulerError")
 
 
 ONE = {"spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]}

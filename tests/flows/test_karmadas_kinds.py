@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 NAMESPACES = GroupVersionResource("", "v1", "namespaces")
 NODES = GroupVersionResource("", "v1", "nodes")
 MEMBER_QUOTAS = GroupVersionResource("", "v1", "resourcequotas")
+PODS = GroupVersionResource("", "v1", "pods")
 DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
 POLICIES = GroupVersionResource("policy.karmada.io", "v1alpha1", "propagationpolicies")
 
@@ -330,10 +332,20 @@ async def test_a_remedy_shows_on_the_cluster_for_as_long_as_it_is_called_for(tea
 
 
 async def test_replicas_that_find_no_node_move_to_where_there_is_one(team: Team) -> None:
-    (node,) = await team.members["east"].client.list_objects(ResourcePath(NODES))
-    labelled = {"disk": "ssd", **labels_of(node)}
-    place = ResourcePath(NODES, name=name_of(node))
-    await edit(team.members["east"].client, place, lambda n: with_metadata(n, labels=labelled))
+    async def label(member: str, disk: str) -> None:
+        client = team.members[member].client
+        (node,) = await client.list_objects(ResourcePath(NODES))
+        place = ResourcePath(NODES, name=name_of(node))
+        labelled = {**labels_of(node), "disk": disk}
+        await edit(client, place, lambda each: with_metadata(each, labels=labelled))
+
+    async def is_reported(member: str) -> bool:
+        cluster = await team.hub.get(ResourcePath(CLUSTERS, name=member))
+        return "ssd" in str(find_at(cluster, "status", "estimate"))
+
+    for member in ("east", "west"):
+        await label(member, "ssd")
+        await until(partial(is_reported, member))
     labels = {"app": "picky"}
     template = {
         "metadata": {"labels": labels},
@@ -368,7 +380,18 @@ async def test_replicas_that_find_no_node_move_to_where_there_is_one(team: Team)
     await team.hub.create(team.at(POLICIES), policy)
     await until_equal(lambda: team.placed("picky"), {"east": 2, "west": 2})
 
-    # No node of west has the label. The scheduler cannot know; the member says so in time.
+    # What is placed is not divided anew because room changed. But the pods of west are made again
+    # where no node has the label any more, and in time the member says so.
+    west = team.members["west"].client
+
+    async def both() -> list[Object]:
+        pods = await west.list_objects(team.at(PODS))
+        return pods if len(pods) == 2 else []
+
+    pods = await until(both)
+    await label("west", "hdd")
+    for pod in pods:
+        await delete(west, team.at(PODS, name_of(pod)))
     await until_equal(lambda: team.placed("picky"), {"east": 4})
     binding = await team.hub.get(team.at(RESOURCE_BINDINGS, "picky-deployment"))
     assert "west" in annotations_of(binding)["clusterspace.io/found-no-node"]

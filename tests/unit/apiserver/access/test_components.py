@@ -2,14 +2,21 @@
 
 import pytest
 
+from clusterspace.apis.consumers import CLUSTER_CONSUMERS, CONSUMER_LABEL
 from clusterspace.apis.identities import CONTROLLERS_USER, FLEET_USER
-from clusterspace.apiserver.access.components import lendable, limit_of, only_marks
+from clusterspace.apiserver.access.components import (
+    deletion_refusal_of,
+    lendable,
+    limit_of,
+    only_marks,
+)
 from clusterspace.apiserver.access.default_roles import COMPONENT_BINDINGS, COMPONENT_ROLES
 from clusterspace.apiserver.access.rbac import EVERYTHING, Rule, missing_atoms, read_rules
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.http.users import User
 from clusterspace.fleet.membership.member_clusters import manifests
 from clusterspace.kube.objects import Object, namespace_of
+from clusterspace.kube.resources import ResourceInfo
 
 FLEET = User(FLEET_USER)
 CONTROLLERS = User(CONTROLLERS_USER)
@@ -56,14 +63,14 @@ def test_roles_decide_about_what_a_part_needs_and_about_everybody_else(
     [
         (FLEET, request("list", "/secrets"), ""),
         (FLEET, request("get", "/secrets", "shop"), "till"),
-        (CONTROLLERS, request("delete", "/secrets", "shop"), "till"),
+        (CONTROLLERS, request("update", "/secrets", "shop"), "till"),
         (CONTROLLERS, request("deletecollection", "/secrets", "shop"), ""),
         (CONTROLLERS, request("delete", "/namespaces"), "shop"),
         (CONTROLLERS, request("delete", "/namespaces"), "karmada-cluster"),
         (CONTROLLERS, request("delete", f"{RBAC}/clusterroles"), "view"),
         (CONTROLLERS, request("deletecollection", f"{RBAC}/clusterroles"), ""),
         (CONTROLLERS, request("get", "cluster.karmada.io/clusters", subresource="proxy"), "west"),
-        (CONTROLLERS, request("create", "/serviceaccounts", "shop", subresource="token"), "clerk"),
+        (CONTROLLERS, request("create", "/pods", "shop", subresource="exec"), "till"),
         (CONTROLLERS, request("escalate", f"{RBAC}/clusterroles"), "fleet-role-west"),
         (CONTROLLERS, request("bind", f"{RBAC}/roles", "fleet-member-west"), "fleet-role-west"),
         (JANE, request("impersonate", "/users"), CONTROLLERS_USER),
@@ -73,6 +80,35 @@ def test_roles_decide_about_what_a_part_needs_and_about_everybody_else(
 )
 def test_no_role_gets_past_a_limit(user: User, info: RequestInfo, name: str) -> None:
     assert limit_of(user, info, name)
+
+
+SECRETS = ResourceInfo("", "v1", "Secret", "secrets", "secret", True, ())
+
+
+def secret(namespace: str, **metadata: object) -> Object:
+    return {"kind": "Secret", "metadata": {"name": "till", "namespace": namespace, **metadata}}
+
+
+def for_consumer(kind: str) -> Object:
+    owner = {
+        "apiVersion": CLUSTER_CONSUMERS.group_version,
+        "kind": kind,
+        "name": "argo",
+        "uid": "1",
+    }
+    return secret("shop", labels={CONSUMER_LABEL: "argo"}, ownerReferences=[owner])
+
+
+@pytest.mark.parametrize("old", [secret("karmada-cluster"), for_consumer("ClusterConsumer")])
+def test_the_controllers_delete_credentials_that_they_wrote(old: Object) -> None:
+    assert deletion_refusal_of(SECRETS, old) == ""
+
+
+@pytest.mark.parametrize(
+    "old", [secret("shop"), secret("shop", labels={CONSUMER_LABEL: "argo"}), for_consumer("Job")]
+)
+def test_no_role_lets_the_controllers_delete_other_secrets(old: Object) -> None:
+    assert deletion_refusal_of(SECRETS, old)
 
 
 HELD = next(each.rules for each in COMPONENT_ROLES if each.name == CONTROLLERS_USER)
@@ -117,6 +153,13 @@ def test_the_controllers_grant_what_an_agent_needs_where_it_needs_it(made: Objec
 def test_nothing_else_is_the_controllers_to_give(rule: Rule, namespace: str) -> None:
     assert list(missing_atoms((rule,), lendable(CONTROLLERS, HELD, namespace)))
     assert lendable(JANE, (rule,), namespace) == (rule,)
+
+
+def test_the_controllers_get_tokens_where_somebody_grants_them_and_not_by_their_role() -> None:
+    token = request("create", "/serviceaccounts", "shop", subresource="token")
+
+    assert limit_of(CONTROLLERS, token, "clerk") == ""
+    assert list(missing_atoms((Rule(("create",), ("",), ("serviceaccounts/token",)),), HELD))
 
 
 def test_the_controllers_grant_nothing_that_they_do_not_hold() -> None:
