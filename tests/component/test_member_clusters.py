@@ -3,109 +3,37 @@
 import asyncio
 import shutil
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
+from tests.component.doorways import Doorway, doorway_for_test
 from tests.component.execution_site import make_namespace
 from tests.component.invited_members import ACCOUNTS, member_cluster, work_for
 
-from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.clusters import WORKS, execution_namespace
 from clusterspace.apis.member_clusters import MEMBER_CLUSTERS
 from clusterspace.client.requests import ResourcePath
-from clusterspace.client.resources import ClusterClient, DeleteOptions
 from clusterspace.client.settings import AuthInfo, ConnectionSettings
 from clusterspace.controllers.commit import commit
-from clusterspace.controllers.controller import Request, RequeueAfter, Result
-from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.informers import HubCaches
+from clusterspace.controllers.controller import RequeueAfter
 from clusterspace.errors import Invalid
 from clusterspace.fleet.membership.manifests import SERVICE_ACCOUNTS, cluster_path
 from clusterspace.fleet.membership.member_clusters import manifests
-from clusterspace.fleet.membership.member_clusters.agent import MembershipAgent
-from clusterspace.fleet.membership.member_clusters.controller import (
-    MemberClusterController,
-    MemberClusterSettings,
-)
 from clusterspace.kube.conditions import find_condition
-from clusterspace.kube.objects import Object, find_at, uid_of, with_metadata, with_value
+from clusterspace.kube.objects import Object, find_at, with_metadata, with_value
 from clusterspace.kube.resources import GroupVersionResource
-from clusterspace.testing.hubs import client_for_test, hub_for_test
+from clusterspace.testing.hubs import client_for_test
 from clusterspace.testing.stage import PATIENCE
 
 V1 = GroupVersionResource("cluster.kubernetes-fleet.io", "v1", "memberclusters")
 
 
-class ShiftedClock(SystemClock):
-    """A clock that can be put forward."""
-
-    shift = 0.0
-
-    def monotonic(self) -> float:
-        return super().monotonic() + self.shift
-
-    def now(self) -> float:
-        return super().now() + self.shift
-
-
-@dataclass
-class Doorway:
-    """A hub, a member, and both ends of the door between them."""
-
-    settings: ConnectionSettings
-    hub: ClusterClient
-    reconciler: MemberClusterController
-    agent: MembershipAgent
-    clock: ShiftedClock
-
-    async def look(self) -> Result:
-        """Let the hub's end take a step."""
-        return await self.reconciler.reconcile(Request("west"))
-
-    async def report(self) -> Result:
-        """Let the member's end take a step."""
-        return await self.agent.reconcile(Request("west", "fleet-member-west"))
-
-    async def join(self) -> None:
-        await self.hub.create(ResourcePath(MEMBER_CLUSTERS), member_cluster(period=60))
-        await self.look()
-        await self.report()
-        await self.look()
-        await make_namespace(self.hub, execution_namespace("west"))
-        await self.look()
-
-    async def get(self) -> Object:
-        return await self.hub.get(manifests.member_cluster_path("west"))
-
-    async def condition(self, condition_type: str) -> Object:
-        return find_condition((await self.get())["status"]["conditions"], condition_type) or {}
-
-    async def let_go(self) -> None:
-        held = await self.get()
-        await self.hub.delete(manifests.member_cluster_path("west"), DeleteOptions(uid_of(held)))
-
-
 @pytest.fixture
 async def doorway(tmp_path: Path) -> AsyncGenerator[Doorway]:
-    async with (
-        hub_for_test(tmp_path / "hub") as settings,
-        hub_for_test(tmp_path / "member", name="west") as member_settings,
-        client_for_test(settings) as hub,
-        client_for_test(member_settings) as member,
-    ):
-        clock = ShiftedClock()
-        events = EventRecorder(hub, component="test", clock=clock)
-        caches = HubCaches(hub)
-        reconciler = MemberClusterController(
-            hub, caches, events, clock, MemberClusterSettings(force_seconds=60)
-        )
-        agent = MembershipAgent(
-            hub, caches, "west", member, clock=clock, random=Random(1), patience_seconds=10
-        )
-        yield Doorway(settings, hub, reconciler, agent, clock)
+    async with doorway_for_test(tmp_path) as made:
+        yield made
 
 
 async def test_it_is_looked_again_just_when_a_heartbeat_would_be_missed(doorway: Doorway) -> None:
