@@ -70,6 +70,7 @@ SECTIONS: Final = {
     "Look": {
         "clusters": Verb("clusters:clusters", "Show the clusters: who is well, who has room."),
         "ui": Verb("ui:ui", "Open the page: what is broken, where, and why."),
+        "top": Verb("top:top", "The page's first screen in a terminal, as it changes."),
         "status": Verb("health:status", "Show how the parts of a fleet are."),
         "logs": Verb("local:logs", "Show the log of one part."),
         "doctor": Verb("health:doctor", "Look for what is wrong, and say what to do."),

@@ -30,6 +30,7 @@ For one run of a command:
     interpretation.py     `interpret`: scripts of customizations tried, with no hub
     search.py       `search`: kinds listed of every cluster, as tables, and a statement over them
     page.py         `ui`: a code that logs a browser in, once
+    top.py          `top`: the collections of the first screen, followed and judged
     sql.py          its SQL: tables in memory, statements that can only read, within bounds
 
 Shared:

@@ -20,6 +20,7 @@ why.py          `why`: an object followed to its clusters, or back from one
 diff.py         `diff`: one object across all clusters, and which of them differ
 search.py       `search`: SQL over the objects of every cluster
 ui.py           `ui`: the page, opened in a browser
+top.py          `top`: the first screen of the page, in a terminal
 interpret.py    `interpret`: scripts of customizations tried, with no hub
 store.py        `store`: back up, restore and check the hub's data
 certs.py        `certs`: rotate keys and authorities, revoke credentials

@@ -7,6 +7,7 @@
     sign_on.py   logging in at an issuer: there with a challenge, back with a code
     app.py       the files, and the paths below `/ui` at which sessions begin and end
     several.py   several GETs on one connection, each as if it had come by itself
+    problems.py  what the first screen says, for `clusterspace top`; the page has it in JavaScript
     static/      the page itself: HTML, CSS and ES modules, served as they are
 
 The page has no rights and no API of its own. All that it shows it asks of the fleet API server, as

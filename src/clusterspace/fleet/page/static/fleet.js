@@ -2,7 +2,7 @@
 
 import { follow, HUB } from "./api.js";
 import { fill, h, link } from "./dom.js";
-import { age, clusterState, countPlaces, findProblems, isPaused, room, summarize, taints } from "./model.js";
+import { age, clusterState, countPlaces, findProblems, isPaused, readRepair, room, summarize, taints } from "./model.js";
 import { badge, bar, command, empty, feedNotice } from "./parts.js";
 import { createStore } from "./store.js";
 import { S } from "./strings.js";
@@ -11,6 +11,7 @@ import { VirtualTable } from "./table.js";
 const CLUSTERS = `${HUB}/apis/cluster.karmada.io/v1alpha1/clusters`;
 const BINDINGS = `${HUB}/apis/work.karmada.io/v1alpha2/resourcebindings`;
 const CLUSTER_BINDINGS = `${HUB}/apis/work.karmada.io/v1alpha2/clusterresourcebindings`;
+const EVENTS = `${HUB}/api/v1/events`;
 const MOST_PROBLEMS = 200;
 const CLASSES = ["name", "", "version", "num", "room", "room", "room", "num", "num", "taints"];
 const ORDER = ["unwell", "silent", "leaving", "joining", "well"];
@@ -41,10 +42,13 @@ export function fleetScreen(signal) {
   const clusters = createStore(new Map());
   const bindings = createStore(new Map());
   const clusterBindings = createStore(new Map());
+  const repairs = createStore(new Map());
+  // Four, and no more: browsers have six connections for one server.
   const feeds = [
     [CLUSTERS, clusters, slim, feedNotice(S.what.clusters)],
     [BINDINGS, bindings, summarize, feedNotice(S.what.bindings)],
     [CLUSTER_BINDINGS, clusterBindings, summarize, feedNotice(S.what.clusterBindings)],
+    [EVENTS, repairs, readRepair, feedNotice(S.what.repairs), { fieldSelector: "reason=DriftRepaired" }],
   ];
   const notices = feeds.map((each) => each[3]);
 
@@ -62,13 +66,12 @@ export function fleetScreen(signal) {
     const placed = [...bindings.get().values(), ...clusterBindings.get().values()];
     const counts = countPlaces(placed);
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-    drawProblems(findProblems(all, placed), counts, words, now);
+    drawProblems(findProblems(all, placed, [...repairs.get().values()].filter(Boolean)), words, now);
     drawClusters(all, counts, words, now);
   }
 
-  function drawProblems(found, counts, words, now) {
-    const texts = found.map((each) => ({ each, where: each.cluster, what: each.resource ? `${each.resource.kind} ${each.resource.namespace ? `${each.resource.namespace}/` : ""}${each.resource.name}` : each.cluster }));
-    const matching = texts.filter(({ each, what, where }) => words.every((word) => `${what} ${where} ${each.message} ${S.broken.kinds[each.is]}`.toLowerCase().includes(word)));
+  function drawProblems(found, words, now) {
+    const matching = found.filter((each) => words.every((word) => `${each.what} ${each.cluster} ${each.why} ${each.word}`.toLowerCase().includes(word)));
     problemCount.textContent = found.length ? String(found.length) : "";
     const states = notices.map((each) => each.is);
     if (!found.length) {
@@ -77,33 +80,19 @@ export function fleetScreen(signal) {
       fill(problems, empty(isKnown ? S.broken.none : isBlind ? S.broken.placesUnknown : S.broken.unknown));
       return;
     }
-    const rows = matching.slice(0, MOST_PROBLEMS).map(({ each, what }) =>
+    const rows = matching.slice(0, MOST_PROBLEMS).map((each) =>
       h(
         "li",
         { class: `problem ${each.is}` },
-        each.is === "cluster" ? badge(each.state, S.broken.clusterIs[each.state]) : badge(each.is, S.broken.kinds[each.is]),
-        h("span", { class: "what" }, each.resource ? link(objectAddress(each.resource), what) : h("strong", {}, `${S.broken.kinds.cluster} ${each.cluster}`)),
-        each.resource && each.cluster ? h("span", { class: "where" }, each.cluster) : null,
-        h("span", { class: "why" }, whyOf(each, counts)),
+        badge(each.state || each.is, each.word),
+        h("span", { class: "what" }, each.resource ? link(objectAddress(each.resource), each.what) : h("strong", {}, each.what)),
+        each.cluster ? h("span", { class: "where" }, each.cluster) : null,
+        h("span", { class: "why" }, each.why),
         each.since ? h("time", { datetime: each.since, title: each.since }, age(each.since, now)) : null,
       ),
     );
-    fill(problems, h("ul", { class: "list", tabindex: "0", "aria-label": S.broken.title }, rows), matching.length > MOST_PROBLEMS ? h("p", { class: "quiet" }, S.broken.more(matching.length - MOST_PROBLEMS)) : null);
-  }
-
-  function whyOf(problem, counts) {
-    if (problem.is === "cluster") {
-      const stale = problem.state === "silent" && counts.get(problem.cluster)?.placed;
-      return [problem.message, stale ? `${problem.message ? "; " : ""}${S.broken.stale(stale)}` : ""].join("");
-    }
-    if (problem.is === "apply") return problem.message ? problem.message : S.broken.notApplied;
-    if (problem.is === "schedule") return problem.message || S.broken.notScheduled;
-    if (problem.is === "health") {
-      const { ready, wanted } = problem.place;
-      return ready !== undefined && wanted !== undefined ? S.broken.notReady(ready, wanted) : S.broken.unhealthy;
-    }
-    if (problem.is === "eviction") return S.broken.evicted(problem.message);
-    return problem.message || S.broken.paused;
+    const none = rows.length ? null : empty(S.broken.noneMatches);
+    fill(problems, none || h("ul", { class: "list", tabindex: "0", "aria-label": S.broken.title }, rows), matching.length > MOST_PROBLEMS ? h("p", { class: "quiet" }, S.broken.more(matching.length - MOST_PROBLEMS)) : null);
   }
 
   function drawClusters(all, counts, words, now) {
@@ -151,11 +140,12 @@ export function fleetScreen(signal) {
     fill(none, rows.length || !isLive ? null : all.length ? empty(S.clusters.noneMatches) : empty(S.clusters.none, S.clusters.noneNext));
   }
 
-  for (const [path, store, keep, notice] of feeds) {
+  for (const [path, store, keep, notice, query] of feeds) {
     const kept = gather(store, keep);
     store.subscribe(draw);
     follow(path, {
       signal,
+      query,
       told: {
         list(items, warnings) {
           kept.list(items);

@@ -1,4 +1,9 @@
 // What the screens say, decided from objects alone: no network, no document, no clock but the one given.
+//
+// What is broken is decided for `clusterspace top` too, in Python (`problems.py` one folder above): one
+// suite has both judge the same fleets. Whoever changes a rule changes it in both.
+
+import { S } from "./strings.js";
 
 const SUFFIXES = { n: 1e-9, u: 1e-6, m: 1e-3, "": 1, k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, E: 1e18, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40, Pi: 2 ** 50, Ei: 2 ** 60 };
 
@@ -42,13 +47,16 @@ export function room(cluster, resource) {
   const total = summary?.allocatable?.[resource];
   const all = quantity(total);
   if (!(all > 0)) return null;
-  const used = quantity(summary.allocated?.[resource] ?? "0") || 0;
-  return { share: used / all, total: String(total) };
+  const used = quantity(summary.allocated?.[resource] ?? "0");
+  return Number.isNaN(used) ? null : { share: used / all, total: String(total) };
 }
 
 export function taints(cluster) {
   return (cluster.spec?.taints || []).map((each) => `${each.key}${each.value ? `=${each.value}` : ""}:${each.effect}`);
 }
+
+/** A number that counts things; what a cluster says in its place is no number. */
+const whole = (value) => (Number.isInteger(value) ? value : undefined);
 
 /** What the screens need of a binding, and no more: a fleet may have many thousand. */
 export function summarize(binding) {
@@ -63,7 +71,7 @@ export function summarize(binding) {
       applied: each.applied === true,
       health: each.health || "Unknown",
       message: each.appliedMessage || "",
-      ready: each.status?.readyReplicas ?? (each.status?.replicas !== undefined ? 0 : undefined),
+      ready: whole(each.status?.readyReplicas) ?? (whole(each.status?.replicas) !== undefined ? 0 : undefined),
       reported: true,
     });
   }
@@ -93,9 +101,11 @@ export function summarize(binding) {
 export function trouble(place) {
   if (!place.reported) return "";
   if (!place.applied) return "apply";
-  if (place.health === "Unhealthy") return "health";
-  return place.ready !== undefined && place.wanted !== undefined && place.ready < place.wanted ? "health" : "";
+  return place.health === "Unhealthy" || isShort(place) ? "health" : "";
 }
+
+/** Whether fewer replicas are ready than there should be. */
+const isShort = ({ ready, wanted }) => ready !== undefined && wanted !== undefined && ready < wanted;
 
 /** How many objects are placed in each cluster, and how many of those are in trouble. */
 export function countPlaces(bindings) {
@@ -111,40 +121,67 @@ export function countPlaces(bindings) {
   return counts;
 }
 
-const ORDER = ["cluster", "apply", "schedule", "health", "eviction", "paused"];
+const ORDER = ["cluster", "apply", "schedule", "health", "drift", "eviction", "paused"];
+/** Once or twice somebody was mistaken; from here on somebody or something insists. */
+const REPAIRS_ARE_MANY = 3;
+
+/** What an Event says was put back, and where; null for one that is about something else. */
+export function readRepair(event) {
+  const about = event.involvedObject || {};
+  const found = /^Put back in the cluster (\S+): (.*)$/s.exec(event.message || "");
+  if (!found || about.kind === "Work" || event.reason !== "DriftRepaired") return null;
+  const resource = { apiVersion: about.apiVersion || "", kind: about.kind || "", namespace: about.namespace || "", name: about.name || "" };
+  return { resource, cluster: found[1], fields: found[2], count: event.count || 1, first: event.firstTimestamp || "", last: event.lastTimestamp || "" };
+}
+
+/** An object, as people name it. */
+export const named = ({ kind, namespace, name }) => `${kind} ${namespace ? `${namespace}/` : ""}${name}`;
 
 /**
  * Everything that is not as it should be, the worst first:
- * {key, is, cluster, resource, place, message, since}.
+ * {is, word, state, what, resource, cluster, why, since}.
  */
-export function findProblems(clusters, bindings) {
+export function findProblems(clusters, bindings, repairs = []) {
   const problems = [];
   const silent = new Set();
+  const counts = countPlaces(bindings);
+  const add = (is, what, cluster, why, since, more = {}) => problems.push({ key: `${what}/${cluster}/${more.uid || ""}`, is, word: S.broken.kinds[is], what, cluster, why, since: since || "", ...more });
   for (const cluster of clusters) {
-    const name = cluster.metadata.name;
+    const { name } = cluster.metadata;
     const state = clusterState(cluster);
     if (state.is === "silent") silent.add(name);
     if (state.is === "unwell" || state.is === "silent") {
-      problems.push({ key: `cluster/${name}`, is: "cluster", cluster: name, state: state.is, message: state.why, since: state.since });
+      const placed = state.is === "silent" ? counts.get(name)?.placed : 0;
+      const why = [state.why, placed ? S.broken.stale(placed) : ""].filter(Boolean).join("; ");
+      add("cluster", S.broken.cluster(name), "", why, state.since, { state: state.is, word: S.broken.clusterIs[state.is] });
     }
     if (isPaused(cluster)) {
       const paused = condition(cluster, "DeletionsPaused");
-      problems.push({ key: `paused/${name}`, is: "paused", cluster: name, message: paused.message || "", since: paused.lastTransitionTime });
+      add("paused", S.broken.cluster(name), "", paused.message || S.broken.paused, paused.lastTransitionTime);
     }
   }
   for (const binding of bindings) {
-    const { resource } = binding;
-    const about = (is, cluster, more) => problems.push({ key: `${is}/${binding.uid}/${cluster}`, is, cluster, resource, ...more });
+    const { resource, uid } = binding;
+    const about = (is, cluster, why, since) => add(is, named(resource), cluster, why, since, { resource, uid });
     if (binding.scheduled && binding.scheduled.status !== "True") {
-      about("schedule", "", { message: binding.scheduled.message || binding.scheduled.reason || "", since: binding.scheduled.lastTransitionTime });
+      about("schedule", "", binding.scheduled.message || binding.scheduled.reason || S.broken.notScheduled, binding.scheduled.lastTransitionTime);
     }
     for (const place of binding.places) {
       // What a silent cluster last said is old, and is told with the cluster.
       const is = silent.has(place.cluster) ? "" : trouble(place);
-      if (is === "apply") about("apply", place.cluster, { message: place.message, since: binding.applied?.lastTransitionTime });
-      if (is === "health") about("health", place.cluster, { place, message: "", since: "" });
+      if (is === "apply") about("apply", place.cluster, place.message || S.broken.notApplied, binding.applied?.lastTransitionTime);
+      // Of one that is unhealthy with all its replicas their number says nothing.
+      if (is === "health") about("health", place.cluster, isShort(place) ? S.broken.notReady(place.ready, place.wanted) : S.broken.unhealthy, "");
     }
-    for (const task of binding.evictions) about("eviction", task.cluster, { message: task.reason, since: task.since });
+    for (const task of binding.evictions) about("eviction", task.cluster, S.broken.evicted(task.reason), task.since);
+  }
+  for (const several of Map.groupBy(repairs, (each) => `${named(each.resource)} ${each.cluster}`).values()) {
+    const count = several.reduce((sum, each) => sum + each.count, 0);
+    if (count < REPAIRS_ARE_MANY) continue;
+    const [{ resource, cluster }] = several;
+    const latest = several.reduce((one, other) => (`${one.last} ${one.fields}` < `${other.last} ${other.fields}` ? other : one));
+    const first = several.map((each) => each.first).sort()[0];
+    add("drift", named(resource), cluster, S.broken.repaired(count, latest.fields), first, { resource });
   }
   return problems.sort((one, other) => ORDER.indexOf(one.is) - ORDER.indexOf(other.is) || (one.key < other.key ? -1 : 1));
 }

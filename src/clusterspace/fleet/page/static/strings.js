@@ -56,6 +56,7 @@ export const S = {
     clusters: "clusters",
     bindings: "placed objects",
     clusterBindings: "placed cluster-wide objects",
+    repairs: "repairs",
     template: "the object",
     pods: "pods",
     events: "events",
@@ -69,6 +70,7 @@ export const S = {
   broken: {
     title: "What is broken",
     none: "Nothing is broken, as far as is known.",
+    noneMatches: "Nothing that is broken matches the filter.",
     unknown: "Whether something is broken is not known yet.",
     placesUnknown: "Placed objects cannot be seen, so this is about clusters only.",
     stale: (count) => `what is known of ${plural(count, "object", "objects")} there is that old`,
@@ -76,6 +78,8 @@ export const S = {
     unhealthy: "unhealthy",
     notApplied: "could not be applied",
     notScheduled: "has no cluster to go to",
+    cluster: (name) => `Cluster ${name}`,
+    repaired: (count, fields) => `changed there and put back ${count} times within the hour: ${fields}`,
     evicted: (reason) => `is being moved away: ${reason}`,
     paused: "Deletions there are paused.",
     kinds: {
@@ -83,6 +87,7 @@ export const S = {
       apply: "Not applied",
       schedule: "Not scheduled",
       health: "Not ready",
+      drift: "Put back",
       eviction: "Moving",
       paused: "Paused",
     },
