@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from clusterspace.aio.clocks import SystemClock
 from clusterspace.client.discovery import Discovery
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, ClusterClient, WriteOptions
+from clusterspace.errors import AlreadyExists
 from clusterspace.fleet.migration.apply import Application, ApplyOptions
 from clusterspace.fleet.migration.plan import MigrationPlan
 from clusterspace.fleet.migration.planning import PlanRequest, make_judge, plan_cluster
@@ -262,11 +263,11 @@ async def token_of_looker(site: Site) -> str:
         "subjects": [{"kind": "ServiceAccount", "name": "looker", "namespace": "default"}],
     }
     accounts = ResourcePath(GroupVersionResource("", "v1", "serviceaccounts"), "default")
-    await site.member.create(
-        accounts, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
-    )
-    for kind, each in (("clusterroles", role), ("clusterrolebindings", binding)):
-        await site.member.create(ResourcePath(GroupVersionResource(RBAC, "v1", kind)), each)
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
+    with suppress(AlreadyExists):  # of a test before
+        await site.member.create(accounts, account)
+        for kind, each in (("clusterroles", role), ("clusterrolebindings", binding)):
+            await site.member.create(ResourcePath(GroupVersionResource(RBAC, "v1", kind)), each)
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     given = await site.member.create(accounts.named("looker").with_subresource("token"), request)
     return str(given["status"]["token"])

@@ -46,6 +46,7 @@ from clusterspace.testing.builders import (
     CONFIG_MAPS,
     DEPLOYMENTS,
     NAMESPACES,
+    SECRETS,
     config_map,
     namespace,
 )
@@ -64,6 +65,14 @@ EXTRAS = (
     ResourcePath(CONFIG_MAPS, SHOP, "private"),
     ResourcePath(ROLE_BINDINGS, SHOP, "admins"),
 )
+
+ADMINS: Object = {
+    "apiVersion": f"{RBAC}/v1",
+    "kind": "RoleBinding",
+    "metadata": {"name": "admins", "namespace": SHOP},
+    "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "admin"},
+    "subjects": [{"apiGroup": RBAC, "kind": "User", "name": "eve"}],
+}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -116,18 +125,7 @@ async def test_what_others_reconcile_or_the_hub_would_obey_is_not_taken_unasked(
         annotations={"argocd.argoproj.io/tracking-id": "shop:/ConfigMap:shop/synced"},
     )
     await site.member.create(ResourcePath(CONFIG_MAPS, SHOP), tracked, KUBECTL)
-    binding = {
-        "apiVersion": f"{RBAC}/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": "admins", "namespace": SHOP},
-        "roleRef": {
-            "apiGroup": RBAC,
-            "kind": "ClusterRole",
-            "name": "admin",
-        },
-        "subjects": [{"apiGroup": RBAC, "kind": "User", "name": "eve"}],
-    }
-    await site.member.create(ResourcePath(ROLE_BINDINGS, SHOP), binding, KUBECTL)
+    await site.member.create(ResourcePath(ROLE_BINDINGS, SHOP), ADMINS, KUBECTL)
     opted_out = config_map(
         "private", namespace=SHOP, annotations={stamps.CONFLICT_RESOLUTION: "abort"}
     )
@@ -163,6 +161,58 @@ async def test_an_object_that_changed_harmlessly_is_judged_again_and_taken(site:
 
     assert (await site.hub.get(SETTINGS))["data"] == {"a": "2"}
     assert (await site.member.get(SETTINGS))["data"] == {"a": "2"}
+
+
+async def test_what_somebody_came_to_look_after_since_the_plan_is_not_taken_unasked(
+    site: Site,
+) -> None:
+    plan = await plan_of(site)
+    tracked = {"argocd.argoproj.io/tracking-id": "shop:/ConfigMap:shop/settings"}
+    await edit(site.member, SETTINGS, lambda found: with_metadata(found, annotations=tracked))
+
+    with pytest.raises(CannotMigrate, match="ArgoCD shop looks after it and would change it back"):
+        await apply_plan(site, plan)
+
+    assert not is_managed(await site.member.get(SETTINGS))
+    assert await site.hub.find(SETTINGS) is None
+    await edit(site.member, SETTINGS, lambda found: with_metadata(found, annotations={}))
+
+
+async def test_what_is_edited_out_of_an_entry_is_asked_of_what_is_there(site: Site) -> None:
+    tracked = with_metadata(
+        config_map("synced", {"a": "1"}, namespace=SHOP),
+        annotations={"argocd.argoproj.io/tracking-id": "shop:/ConfigMap:shop/synced"},
+    )
+    await site.member.create(ResourcePath(CONFIG_MAPS, SHOP), tracked, KUBECTL)
+    await site.member.create(ResourcePath(ROLE_BINDINGS, SHOP), ADMINS, KUBECTL)
+    plan = await plan_of(site)
+    # Without its checksum an entry can be read: what was answered then does not count.
+    nothing = {"take": True, "reason": "", "checksum": ""}
+    edited = with_entry(plan, f"ConfigMap {SHOP}/synced", owner=None, **nothing)
+    edited = with_entry(edited, f"RoleBinding {SHOP}/admins", hub_effect="", **nothing)
+
+    await apply_plan(site, edited, goes_on=True)
+
+    found = await states(site)
+    assert "`allow: [Owner]`" in found[f"ConfigMap {SHOP}/synced"][1]
+    assert "`allow: [HubEffect]`" in found[f"RoleBinding {SHOP}/admins"][1]
+    assert not is_managed(await site.member.get(ResourcePath(CONFIG_MAPS, SHOP, "synced")))
+    assert await site.hub.find(ResourcePath(ROLE_BINDINGS, SHOP, "admins")) is None
+
+
+async def test_a_verdict_without_its_checksum_is_asked_for_again(site: Site) -> None:
+    opted_out = config_map(
+        "private", namespace=SHOP, annotations={stamps.CONFLICT_RESOLUTION: "abort"}
+    )
+    await site.member.create(ResourcePath(CONFIG_MAPS, SHOP), opted_out, KUBECTL)
+    plan = await plan_of(site)
+    said = {"take": True, "verdict": Verdict.SAME, "reason": "", "checksum": ""}
+
+    await apply_plan(site, with_entry(plan, f"ConfigMap {SHOP}/private", **said), goes_on=True)
+
+    state, reason = (await states(site))[f"ConfigMap {SHOP}/private"]
+    assert (state, "its annotation" in reason) == (State.REFUSED, True)
+    assert not is_managed(await site.member.get(ResourcePath(CONFIG_MAPS, SHOP, "private")))
 
 
 async def test_an_object_that_was_made_anew_since_the_plan_stops_it(site: Site) -> None:
@@ -369,6 +419,27 @@ async def test_a_member_that_dies_in_the_middle_loses_nothing(site: Site) -> Non
 
     assert "connection refused" in str(told.value)
     assert (await apply_plan(site, plan)) == Counter({State.TAKEN: len(plan.taken)})
+
+
+async def test_rights_that_went_since_the_plan_are_said_object_by_object(site: Site) -> None:
+    plan = await plan_of(site)
+    # Of the member's kinds they may read and write some; of the hub all.
+    identity = AuthInfo(token=await token_of_looker(site))
+    async with client_for_test(replace(site.west.settings, identity=identity)) as looker:
+        counts = await apply_plan(site, plan, member=looker, goes_on=True)
+
+    found = await states(site)
+    assert found["ConfigMap shop/settings"] == (State.TAKEN, "")
+    assert found["Deployment shop/web"] == (State.TAKEN, "")
+    for refused in ("Secret shop/db", "Service shop/web", "Widget shop/gear"):
+        state, reason = found[refused]
+        assert (state, "it may not be read: " in reason) == (State.REFUSED, True)
+    assert counts[State.REFUSED] == sum(state is State.REFUSED for state, _ in found.values())
+    assert not is_managed(await site.member.get(ResourcePath(SECRETS, SHOP, "db")))
+    # With rights again, what was refused is planned anew, and what was taken is no part of that.
+    second = {each.title for each in (await plan_of(site)).taken}
+    assert "Secret shop/db" in second
+    assert "ConfigMap shop/settings" not in second
 
 
 async def test_rights_that_are_missing_are_said_for_each_kind_and_object(site: Site) -> None:

@@ -23,6 +23,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis import migrations, policies, stamps
 from clusterspace.apis.clusters import WORKS, execution_namespace
@@ -47,7 +49,7 @@ from clusterspace.errors import (
 )
 from clusterspace.fleet.execution.takeover import is_managed
 from clusterspace.fleet.migration.judgement import Judge, pod_template_of, template_for
-from clusterspace.fleet.migration.plan import Allow, PlanItem, objection_to
+from clusterspace.fleet.migration.plan import Allow, PlanItem, objection_to, planned_owner
 from clusterspace.fleet.migration.progress import (
     Chunk,
     Item,
@@ -57,7 +59,7 @@ from clusterspace.fleet.migration.progress import (
     State,
     count_states,
 )
-from clusterspace.fleet.migration.selection import DEFINITION, NAMESPACE, why_left
+from clusterspace.fleet.migration.selection import DEFINITION, NAMESPACE, hub_effect, why_left
 from clusterspace.fleet.migration.waiting import FIRST_LOOK, Waiting
 from clusterspace.fleet.propagation.bindings import Claim, read_policy, with_claim
 from clusterspace.kube.conditions import is_true
@@ -214,6 +216,13 @@ class Application:
 
     async def _examine(self, item: Item) -> tuple[Item, Object | None]:
         """Return what is to become of an item, and its object if that is still to be taken."""
+        try:
+            return await self._examine_read(item)
+        except Forbidden as error:
+            # About this object, and not about the others: rights often differ by kind.
+            return item.now(State.REFUSED, f"it may not be read: {error.message}"), None
+
+    async def _examine_read(self, item: Item) -> tuple[Item, Object | None]:
         planned = item.plan
         template = await self._find_template(planned)
         if template is not None and is_being_deleted(template):
@@ -236,7 +245,13 @@ class Application:
             return item.now(State.REFUSED, why), None
         if is_managed(live) and Allow.OWNER not in planned.allow:
             return item.now(State.REFUSED, "a hub has taken it since the plan was made"), None
-        if resource_version_of(live) != planned.resource_version:
+        # Whose it is, and what its kind does on the hub, is asked of what is there and not of the
+        # file: Argo CD may have come since, and an entry can be edited.
+        planned = msgspec.structs.replace(
+            planned, owner=planned_owner(live), hub_effect=hub_effect(kind_of(live))
+        )
+        is_old = resource_version_of(live) != planned.resource_version
+        if is_old or not planned.checksum:
             # Most changes are of a status. What it would be now is the member's to say.
             judged = await self._judge.judge(
                 planned.path, live, retains_replicas=planned.retains_replicas
@@ -244,8 +259,10 @@ class Application:
             live = judged.live
             worse = objection_to(planned, judged.verdict, judged.reason)
             if worse:
-                why = f"it has changed since the plan was made, and {worse}"
+                why = f"it has changed since the plan was made, and {worse}" if is_old else worse
                 return item.now(State.REFUSED, why), None
+        elif why := objection_to(planned):
+            return item.now(State.REFUSED, why), None
         return item, live
 
     async def _find_template(self, planned: PlanItem) -> Object | None:

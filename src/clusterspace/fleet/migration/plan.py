@@ -4,6 +4,7 @@
     spec.hubUID, cluster   for which hub and which cluster it was made, by UID: for no others
     spec.items             each object: whose it is, what taking it over changes, what it needs
       take, allow          what people edit: leave an object out, or allow what is not done unasked
+      checksum             of all the rest of an entry: what the member answered is nobody's to edit
     spec.left, unread      what was left out, counted by its reason; what could not be read
 
 A file that cannot be read as a whole is refused as a whole, with the place: half a plan is none.
@@ -20,9 +21,10 @@ import yaml
 from clusterspace.apis import migrations, policies
 from clusterspace.client.requests import ResourcePath
 from clusterspace.errors import CannotMigrate
+from clusterspace.fleet.migration.ownership import OwnerKind, owner_of
 from clusterspace.fleet.migration.plan_reading import PlanReader
 from clusterspace.kube.names import dns1123_label_problems
-from clusterspace.kube.objects import find_at
+from clusterspace.kube.objects import Object, find_at
 from clusterspace.kube.resources import GroupVersionKind, GroupVersionResource
 
 MOST_BYTES: Final = 256 * 1024 * 1024
@@ -104,6 +106,8 @@ class PlanItem(_Strict, frozen=True, kw_only=True):
     resource: str
     uid: str
     resource_version: str
+    checksum: str = ""
+    """Of all but what people edit. Without one, nothing that is said here counts as answered."""
 
     @property
     def group_version_kind(self) -> GroupVersionKind:
@@ -191,12 +195,32 @@ class MigrationPlan(_Strict, frozen=True, kw_only=True):
 
 
 def new_plan(name: str, spec: PlanSpec) -> MigrationPlan:
-    """Return a plan of this version."""
+    """Return a plan of this version, with the checksums of its items."""
+    items = tuple(msgspec.structs.replace(each, checksum=checksum_of(each)) for each in spec.items)
     return MigrationPlan(
         api_version=migrations.API_VERSION,
         kind=migrations.PLAN,
         metadata=PlanMetadata(name=name),
-        spec=spec,
+        spec=msgspec.structs.replace(spec, items=items),
+    )
+
+
+def checksum_of(item: PlanItem) -> str:
+    """Return what changes with every field of an entry but those that people edit."""
+    answered = msgspec.structs.replace(item, take=False, allow=(), checksum="")
+    return hashlib.sha256(msgspec.json.encode(answered)).hexdigest()[:12]
+
+
+def planned_owner(live: Object) -> PlannedOwner | None:
+    """Return who looks after an object; None when nobody is seen to."""
+    owner = owner_of(live)
+    if owner.kind is OwnerKind.UNMANAGED:
+        return None
+    return PlannedOwner(
+        kind=owner.kind.value,
+        name=owner.name,
+        is_reconciling=owner.is_reconciling,
+        evidence=owner.evidence,
     )
 
 
@@ -306,6 +330,11 @@ def _refuse_nonsense(plan: MigrationPlan, where: str) -> None:
         why = objection_to(item)
         if item.take and why:
             raise CannotMigrate(f"{place}: {item.title} has take: true, but {why}")
+        if item.checksum and item.checksum != checksum_of(item):
+            raise CannotMigrate(
+                f"{place}: {item.title} was edited: only `take` and `allow` are for people, the "
+                "rest is what hub and member answered; plan again"
+            )
 
 
 _CAMEL: Final = {"api_version": "apiVersion", "resource_version": "resourceVersion"}

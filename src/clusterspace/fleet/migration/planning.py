@@ -29,17 +29,16 @@ from clusterspace.fleet.execution.provenance import manifest_for, work_key_of
 from clusterspace.fleet.execution.takeover import is_managed, is_ours
 from clusterspace.fleet.membership import manifests
 from clusterspace.fleet.migration.judgement import Judge
-from clusterspace.fleet.migration.ownership import OwnerKind, owner_of
 from clusterspace.fleet.migration.plan import (
     LeftOut,
     MigrationPlan,
     PlanItem,
     PlannedCluster,
-    PlannedOwner,
     PlanSpec,
     assign_policies,
     new_plan,
     objection_to,
+    planned_owner,
 )
 from clusterspace.fleet.migration.selection import (
     DEFINITION,
@@ -245,19 +244,6 @@ async def _plan_one(
     )
     why = objection_to(item)
     return msgspec.structs.replace(item, take=not why, reason=item.reason or why)
-
-
-def planned_owner(live: Object) -> PlannedOwner | None:
-    """Return who looks after an object; None when nobody is seen to."""
-    owner = owner_of(live)
-    if owner.kind is OwnerKind.UNMANAGED:
-        return None
-    return PlannedOwner(
-        kind=owner.kind.value,
-        name=owner.name,
-        is_reconciling=owner.is_reconciling,
-        evidence=owner.evidence,
-    )
 
 
 def _chosen(served: ServedResources, request: PlanRequest) -> Iterable[ResourceInfo]:

@@ -69,7 +69,7 @@ def test_two_plans_that_differ_in_one_word_have_two_digests() -> None:
 
 
 def edited(change: Callable[[Any], object]) -> bytes:
-    document = yaml.safe_load(write_plan(plan(item(), item("api"))))
+    document = yaml.safe_load(write_plan(plan(item(), item("api", policy="migration-west-1"))))
     change(document)
     return yaml.safe_dump(document).encode()
 
@@ -120,6 +120,15 @@ def edited(change: Callable[[Any], object]) -> bytes:
             "`allow: [Restart]` takes it all the same",
         ),
         (
+            lambda d: d["spec"]["items"][1].update(retainsReplicas=True),
+            "west.yaml: spec.items[1]: Deployment shop/api was edited: only `take` and `allow` are "
+            "for people, the rest is what hub and member answered; plan again",
+        ),
+        (
+            lambda d: d["spec"]["items"][1].pop("policy"),
+            "west.yaml: spec.items[1]: Deployment shop/api was edited: ",
+        ),
+        (
             lambda d: d["metadata"].update(name="West!"),
             "west.yaml: metadata.name 'West!': ",
         ),
@@ -130,6 +139,16 @@ def test_nonsense_is_refused_with_its_place(change: Callable[[Any], object], sen
         read_plan(edited(change), "west.yaml")
 
     assert str(refused.value).startswith(sentence)
+
+
+def test_what_people_edit_is_no_part_of_the_checksum() -> None:
+    def allow_all(document: Any) -> None:
+        for each in document["spec"]["items"]:
+            each.update(take=False, allow=["Owner", "Changes"])
+
+    read = read_plan(edited(allow_all), "west.yaml")
+
+    assert [each.allow for each in read.spec.items] == [(Allow.OWNER, Allow.CHANGES)] * 2
 
 
 @pytest.mark.parametrize(
