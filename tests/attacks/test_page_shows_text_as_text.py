@@ -9,7 +9,9 @@ import pytest_asyncio
 from playwright.async_api import Browser, Route
 from tests.component.gateway.fleet_site import ROOT, Site, fleet_site
 from tests.component.gateway.page_chromium import needs_chromium, running_chromium, visitor
-from tests.component.gateway.page_fleet import furnish, place
+from tests.component.gateway.page_fleet import EVENTS, PODS, furnish, furnish_moves, place
+
+from clusterspace.client.requests import ResourcePath
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), needs_chromium]
 
@@ -32,7 +34,9 @@ SCREENS = {
     "what is broken": "#/fleet",
     "an object": "#/object/apps:v1/Deployment/shop/pay",
     "an object of a member": "#/object/apps:v1/Deployment/shop/web.clusterspace.east",
+    "a pod of a member": "#/object/v1/Pod/shop/{pod}.clusterspace.east",
     "a search": "#/search?kind=pods",
+    "what is on its way": "#/moves",
 }
 
 
@@ -54,6 +58,14 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]
         await furnish(running)
         # One field that travels the whole way, from an object to the screen.
         await place(running, "trap", {"east": {"applied": False, "appliedMessage": HOSTILE}})
+        await furnish_moves(running, HOSTILE)
+        about = {"kind": "Deployment", "namespace": "shop", "name": "web"}
+        message = f"Put back in the cluster east: {HOSTILE}"
+        event = {"apiVersion": "v1", "kind": "Event", "reason": "DriftRepaired", "count": 9}
+        await running.hub.client.create(
+            ResourcePath(EVENTS, "shop"),
+            {**event, "metadata": {"name": "x"}, "involvedObject": about, "message": message},
+        )
         yield running
 
 
@@ -85,7 +97,8 @@ async def test_no_field_of_any_answer_is_more_than_text(site: Site, browser: Bro
         await root.log_in(ROOT)
         for path in ("**/clusterspaces/**", "**/api/**", "**/apis/**"):
             await root.page.route(path, answer_poisoned)
-        await root.open(SCREENS[screen])
+        pods = await site.members["east"].client.list_objects(ResourcePath(PODS, "shop"))
+        await root.open(SCREENS[screen].format(pod=pods[0]["metadata"]["name"]))
         await root.page.reload()
 
         await root.until_reads(SEEN)
@@ -105,6 +118,7 @@ async def test_a_message_of_a_member_is_text_on_its_whole_way(site: Site, browse
         await root.log_in(ROOT)
 
         await root.until_reads(SEEN, ".problems")
+        await root.until_reads("put back 9 times within the hour: <img", ".problems")
 
         assert await root.page.evaluate("window.hurt") is None
         assert root.problems == []
@@ -155,6 +169,56 @@ async def test_fields_that_differ_are_text(site: Site, browser: Browser):
         await root.until_reads(SEEN, "section[aria-labelledby=places]")
 
         assert await root.page.locator("main img, main script, main svg, main iframe").count() == 0
+        assert await root.page.evaluate("window.hurt") is None
+        assert root.problems == []
+
+
+async def test_what_a_policy_would_do_is_text(site: Site, browser: Browser):
+    async def preview(route: Route) -> None:
+        others = [{"cluster": HOSTILE, "filter": HOSTILE, "reason": HOSTILE}]
+        said = {"kind": HOSTILE, "namespace": HOSTILE, "name": HOSTILE, "outcome": HOSTILE}
+        counts = {"before": {HOSTILE: 1}, "after": {HOSTILE: 2}, "why": HOSTILE, "others": others}
+        await route.fulfill(json={"previews": [{**said, **counts}]})
+
+    async with visitor(browser, site) as root:
+        await root.log_in(ROOT)
+        await root.page.route("**/ui/simulation", preview)
+        await root.page.route("**/apis/policy.karmada.io/**", answer_poisoned)
+        await root.open("#/whatif?kind=PropagationPolicy&namespace=shop&name=web")
+        await root.page.get_by_role("button", name="Show where things would go").click()
+
+        await root.until_reads(SEEN, "section[aria-labelledby=tried-0]")
+
+        assert await root.page.locator("main img, main script, main svg, main iframe").count() == 0
+        assert await root.page.evaluate("window.hurt") is None
+        assert root.problems == []
+
+
+async def test_what_became_of_a_migration_s_objects_is_text(site: Site, browser: Browser):
+    async with visitor(browser, site) as root:
+        await root.log_in(ROOT, "#/moves")
+        await root.page.route("**/migrationitems*", answer_poisoned)
+        await root.page.get_by_role("button", name="Objects of west-1").click()
+
+        await root.until_reads(SEEN, "section[aria-labelledby=items]")
+
+        assert await root.page.locator("main img, main script, main svg, main iframe").count() == 0
+        assert await root.page.evaluate("window.hurt") is None
+        assert root.problems == []
+
+
+async def test_what_a_program_writes_in_a_shell_is_text(site: Site, browser: Browser):
+    async with visitor(browser, site) as root:
+        await root.log_in(ROOT, "#/object/apps:v1/Deployment/shop/web")
+        await root.page.get_by_role("button", name="Allow changes for 15 minutes").click()
+        await root.page.get_by_role("button", name="Shell in web-").first.click()
+        await root.page.wait_for_selector("#typed:enabled")
+        await root.page.keyboard.type("echo '<img src=x onerror=window.hurt=1>'")
+        await root.page.keyboard.press("Enter")
+
+        await root.until_reads(f"\n<img src=x {SEEN}", "section.shell pre")
+
+        assert await root.page.locator("section.shell pre *").count() == 0
         assert await root.page.evaluate("window.hurt") is None
         assert root.problems == []
 

@@ -6,6 +6,8 @@ from tests.component.gateway.fleet_site import Site
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.clusters import CLUSTERS
+from clusterspace.apis.migrations import ITEMS, MIGRATIONS, NAME_LABEL
+from clusterspace.apis.staged_updates import CLUSTER_RUNS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.membership import manifests
 from clusterspace.kube.objects import Object
@@ -18,6 +20,8 @@ BINDINGS = GroupVersionResource("work.karmada.io", "v1alpha2", "resourcebindings
 DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
 PODS = GroupVersionResource("", "v1", "pods")
 EVENTS = GroupVersionResource("", "v1", "events")
+RUN = ResourcePath(CLUSTER_RUNS.runs, name="rollout")
+MIGRATION = ResourcePath(MIGRATIONS, name="west-1")
 LONG_AGO = format_time(SystemClock().now() - 754)
 
 
@@ -144,3 +148,68 @@ async def furnish(site: Site) -> None:
         return len(pods) == 2 and all(each["status"].get("phase") == "Running" for each in pods)
 
     await until(runs)
+
+
+def _condition(kind: str, status: str = "True") -> Object:
+    return {
+        "type": kind,
+        "status": status,
+        "reason": "ByTest",
+        "message": "",
+        "lastTransitionTime": LONG_AGO,
+    }
+
+
+def migration_status(taken: int, message: str) -> Object:
+    """Return how far a migration of five objects is."""
+    counts = {"taken": taken, "refused": 1, "pending": 4 - taken, "skipped": 0, "undone": 0}
+    return {"phase": "Applying", "message": message, **counts, "taking": 0, "updatedAt": LONG_AGO}
+
+
+def _run_status() -> Object:
+    approval = {"type": "Approval", "approvalRequestName": "rollout-before-canary"}
+    waiting = {**approval, "conditions": [_condition("ApprovalRequestCreated")]}
+    clusters = [
+        {"clusterName": "east", "conditions": [_condition("Succeeded")]},
+        {"clusterName": "south"},
+    ]
+    stage = {
+        "stageName": "canary",
+        "clusters": clusters,
+        "conditions": [_condition("Progressing")],
+        "beforeStageTaskStatus": [waiting],
+    }
+    return {"stagesStatus": [stage], "conditions": [_condition("Progressing")]}
+
+
+async def furnish_moves(site: Site, said: str) -> None:
+    """Have a migration, an eviction, a drain and a staged run; `said` is what they say of it."""
+    hub = site.hub.client
+    taint = {"key": "clusterspace.io/drain", "effect": "NoExecute", "timeAdded": LONG_AGO}
+    await add_cluster(site, "old", cluster_status("True"), taints=[taint])
+    task = {"fromCluster": "old", "producer": "test", "reason": "TaintUntolerated"}
+    leaving = {"gracefulEvictionTasks": [{**task, "creationTimestamp": LONG_AGO}]}
+    await place(site, "leaver", {"east": ready(1)}, **leaving)
+    await place(site, "stayer", {"old": ready(2)})
+    head = {"apiVersion": "migration.clusterspace.io/v1alpha1"}
+    cluster = {"name": "west", "uid": "u"}
+    spec = {"cluster": cluster, "hubUID": "h", "planDigest": "d", "items": 5, "chunks": 1}
+    labels = {NAME_LABEL: "west-1"}
+    metadata = {"name": "west-1", "labels": labels}
+    await hub.create(
+        MIGRATION.collection, {**head, "kind": "Migration", "metadata": metadata, "spec": spec}
+    )
+    await set_status(site, MIGRATION, migration_status(2, said))
+    items = ResourcePath(ITEMS, name="west-1-00000")
+    entries = [{"kind": "Deployment", "namespace": "shop", "name": name} for name in ("web", "db")]
+    stored = {"metadata": {"name": "west-1-00000", "labels": labels}}
+    states = [{"state": "Taken"}, {"state": "Refused", "reason": said}]
+    content = {"spec": {"items": entries}, "status": {"items": states}}
+    await hub.create(items.collection, {**head, "kind": "MigrationItems", **stored, **content})
+    strategy = {"placementName": "web", "stagedRolloutStrategyName": "slow", "state": "Run"}
+    made = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "spec": strategy}
+    await hub.create(
+        RUN.collection,
+        {**made, "kind": "ClusterStagedUpdateRun", "metadata": {"name": "rollout"}},
+    )
+    await set_status(site, RUN, _run_status())

@@ -75,7 +75,7 @@ async def spec_of(client: ClusterClient, name: str) -> Object:
 
 
 async def test_nothing_is_changed_before_it_was_allowed_and_seen(root: Visitor, site: Site):
-    await root.until_reads("You have the right to scale, restart, edit this object", ".actions")
+    await root.until_reads("You have the right to scale it, restart it, edit it", ".actions")
     assert await root.page.get_by_role("button", name="Scale").count() == 0
 
     await allow_changes(root)

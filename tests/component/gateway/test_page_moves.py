@@ -16,94 +16,24 @@ from tests.component.gateway.page_chromium import (
     visitor,
 )
 from tests.component.gateway.page_fleet import (
-    LONG_AGO,
-    add_cluster,
-    cluster_status,
+    MIGRATION,
     furnish,
-    place,
-    ready,
+    furnish_moves,
+    migration_status,
     set_status,
 )
-
-from clusterspace.apis.migrations import ITEMS, MIGRATIONS, NAME_LABEL
-from clusterspace.apis.staged_updates import CLUSTER_RUNS
-from clusterspace.client.requests import ResourcePath
-from clusterspace.kube.objects import Object
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), needs_chromium]
 
 HOSTILE = "<img src=x onerror=window.hurt=1>"
-RUN = ResourcePath(CLUSTER_RUNS.runs, name="rollout")
-MIGRATION = ResourcePath(MIGRATIONS, name="west-1")
-
-
-def condition(kind: str, status: str = "True") -> Object:
-    return {
-        "type": kind,
-        "status": status,
-        "reason": "ByTest",
-        "message": "",
-        "lastTransitionTime": LONG_AGO,
-    }
-
-
-def migration_status(taken: int) -> Object:
-    counts = {"taken": taken, "refused": 1, "pending": 4 - taken, "skipped": 0, "undone": 0}
-    return {"phase": "Applying", "message": HOSTILE, **counts, "taking": 0, "updatedAt": LONG_AGO}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]:
     async with fleet_site(tmp_path_factory.mktemp("f"), members=(), sims=("east",)) as running:
         await furnish(running)
-        hub = running.hub.client
-        taint = {"key": "clusterspace.io/drain", "effect": "NoExecute", "timeAdded": LONG_AGO}
-        await add_cluster(running, "old", cluster_status("True"), taints=[taint])
-        task = {"fromCluster": "old", "producer": "test", "reason": "TaintUntolerated"}
-        leaving = {"gracefulEvictionTasks": [{**task, "creationTimestamp": LONG_AGO}]}
-        await place(running, "leaver", {"east": ready(1)}, **leaving)
-        await place(running, "stayer", {"old": ready(2)})
-        head = {"apiVersion": "migration.clusterspace.io/v1alpha1"}
-        cluster = {"name": "west", "uid": "u"}
-        spec = {"cluster": cluster, "hubUID": "h", "planDigest": "d", "items": 5, "chunks": 1}
-        labels = {NAME_LABEL: "west-1"}
-        metadata = {"name": "west-1", "labels": labels}
-        await hub.create(
-            MIGRATION.collection, {**head, "kind": "Migration", "metadata": metadata, "spec": spec}
-        )
-        await set_status(running, MIGRATION, migration_status(2))
-        items = ResourcePath(ITEMS, name="west-1-00000")
-        entries = [
-            {"kind": "Deployment", "namespace": "shop", "name": name} for name in ("web", "db")
-        ]
-        stored = {"metadata": {"name": "west-1-00000", "labels": labels}}
-        states = [{"state": "Taken"}, {"state": "Refused", "reason": HOSTILE}]
-        said = {"spec": {"items": entries}, "status": {"items": states}}
-        await hub.create(items.collection, {**head, "kind": "MigrationItems", **stored, **said})
-        strategy = {"placementName": "web", "stagedRolloutStrategyName": "slow", "state": "Run"}
-        made = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "spec": strategy}
-        await hub.create(
-            RUN.collection,
-            {**made, "kind": "ClusterStagedUpdateRun", "metadata": {"name": "rollout"}},
-        )
-        await set_status(running, RUN, run_status())
+        await furnish_moves(running, HOSTILE)
         yield running
-
-
-def run_status() -> Object:
-    approval = {"type": "Approval", "approvalRequestName": "rollout-before-canary"}
-    waiting = {**approval, "conditions": [condition("ApprovalRequestCreated")]}
-    clusters = [
-        {"clusterName": "east", "conditions": [condition("Succeeded")]},
-        {"clusterName": "south"},
-    ]
-    stage = {
-        "stageName": "canary",
-        "clusters": clusters,
-        "conditions": [condition("Progressing")],
-        "beforeStageTaskStatus": [waiting],
-    }
-    return {"stagesStatus": [stage], "conditions": [condition("Progressing")]}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -125,7 +55,7 @@ async def root(site: Site, browser: Browser) -> AsyncGenerator[Visitor]:
 async def test_a_migration_is_followed_as_it_goes_on(root: Visitor, site: Site):
     await root.until_reads("3 of 5", "section[aria-labelledby=migrations]")
 
-    await set_status(site, MIGRATION, migration_status(4))
+    await set_status(site, MIGRATION, migration_status(4, HOSTILE))
 
     await root.until_reads("5 of 5", "section[aria-labelledby=migrations]")
 

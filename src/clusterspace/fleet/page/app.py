@@ -229,6 +229,7 @@ class PageApp:
             except msgspec.DecodeError as error:
                 raise BadRequest('send {"readOnly": true} or {"readOnly": false}') from error
             sessions.allow_writes(session, allowed=not asked.readOnly)
+            self._on_close()  # a shell that was opened before is looked at again
         elif request.method != "GET":
             raise statuses.method_not_allowed()
         return _json(context, self._describe(context, session))

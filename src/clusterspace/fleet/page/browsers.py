@@ -12,6 +12,7 @@ A request with an Authorization header needs none of this: no page of others can
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 from clusterspace.aio.clocks import Clock
@@ -130,14 +131,20 @@ class BrowserRules:
         if secret or (is_browser and (is_page or request.peer_certificate is not None)):
             _require_own_page(context)
         if secret and not is_page:
-            session = self._sessions.find(secret)
             is_reading = is_read(context.info) and not request.is_upgrade
-            if session is not None and not is_reading and not self._sessions.may_write(session):
-                raise Forbidden(
-                    "this session of the page is read-only: "
-                    "allow changes in the page first, or use kubectl"
-                )
+            if not is_reading:
+                await self._require_writes(secret)
+                # A shell that is open ends with the leave to change things.
+                context.guards.append(partial(self._require_writes, secret))
         return await rest(context)
+
+    async def _require_writes(self, secret: str) -> None:
+        session = self._sessions.find(secret)
+        if session is not None and not self._sessions.may_write(session):
+            raise Forbidden(
+                "this session of the page is read-only: "
+                "allow changes in the page first, or use kubectl"
+            )
 
 
 def _require_own_page(context: RequestContext) -> None:

@@ -15,7 +15,7 @@ const MOST_TRIES = 5;
 const VERSION = /^( {2}resourceVersion: ).*$/m;
 
 /** Ask whether its user may do something with an object; who cannot be asked says no. */
-async function isAllowed(target, verb, subresource, signal) {
+export async function isAllowed(target, verb, subresource, signal) {
   const { kind, cluster, namespace, own } = target;
   const root = cluster ? `/clusterspaces/${encodeURIComponent(cluster)}` : HUB;
   const resourceAttributes = { verb, group: kind.group, version: kind.version, resource: kind.resource, subresource, namespace, name: own };
@@ -38,20 +38,22 @@ async function isAllowed(target, verb, subresource, signal) {
 export function actionBar(target, current, signal) {
   const bar = h("div", { class: "actions", role: "group", "aria-label": S.actions.title, hidden: true });
   let allowed = [];
+  const elsewhere = new Set();
   let drawn = "";
 
   function draw() {
     const object = current();
     const isReadOnly = session.get()?.readOnly !== false;
     const shown = object ? allowed : [];
-    const mark = JSON.stringify([isReadOnly, shown]);
+    const verbs = [...shown.map((each) => S.actions[each].verb), ...(object ? elsewhere : [])];
+    const mark = JSON.stringify([isReadOnly, shown, verbs]);
     if (mark === drawn) return; // what has focus keeps it
     drawn = mark;
-    bar.hidden = !shown.length;
-    if (!shown.length) fill(bar);
+    bar.hidden = !(isReadOnly ? verbs : shown).length;
+    if (bar.hidden) fill(bar);
     else if (isReadOnly) {
       const ask = h("button", { type: "button", onclick: () => allow(ask) }, S.actions.allow);
-      fill(bar, ask, h("span", { class: "quiet" }, S.actions.youMay(shown.map((each) => S.actions[each].verb))));
+      fill(bar, ask, h("span", { class: "quiet" }, S.actions.youMay(verbs)));
     } else {
       fill(bar, shown.map((each) => h("button", { type: "button", onclick: () => open(each) }, S.actions[each].button)));
     }
@@ -88,7 +90,9 @@ export function actionBar(target, current, signal) {
   });
   const stop = session.subscribe(draw);
   signal.addEventListener("abort", stop, { once: true });
-  return { node: bar, draw };
+  /** Say what else its user may do here, with a button that is elsewhere. */
+  const offer = (verb) => (elsewhere.add(verb), draw());
+  return { node: bar, draw, offer };
 }
 
 // -- the actions ------------------------------------------------------------------------------------

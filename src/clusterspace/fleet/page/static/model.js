@@ -208,7 +208,14 @@ export function podRow(pod) {
     node: splitName(pod.spec?.nodeName || "").own,
     created: pod.metadata.creationTimestamp,
     containers: (pod.spec?.containers || []).map((each) => each.name),
+    ports: (pod.spec?.containers || []).flatMap((each) => (each.ports || []).filter((port) => (port.protocol || "TCP") === "TCP").map((port) => port.containerPort)),
   };
+}
+
+/** Commands that reach something from where its user is: `what` is a pod, or svc/NAME. */
+export function forwards(what, namespace, ports) {
+  const local = (port) => (port < 1024 ? 8000 + port : port);
+  return (ports.length ? ports.slice(0, 3).map((each) => `${local(each)}:${each}`) : ["8080:PORT"]).map((each) => `kubectl port-forward -n ${quoted(namespace)} ${quoted(what)} ${each}`);
 }
 
 /** A word for a shell, in quotes where it needs them. */

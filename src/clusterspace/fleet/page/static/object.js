@@ -1,20 +1,25 @@
 // One object: template, policy, binding, and how it is in each cluster; its pods, logs, events, YAML,
 // and what can be changed of it.
 
-import { actionBar } from "./actions.js";
+import { actionBar, isAllowed } from "./actions.js";
 import { askJson, findKind, follow, HUB, pathOf, withQuery } from "./api.js";
 import { differingFields, grouped, lastChange, versionOf } from "./differences.js";
 import { fill, h, link } from "./dom.js";
 import { logPanel } from "./logs.js";
-import { age, clusterState, podRow, quoted, splitName, summarize, trouble, yaml } from "./model.js";
+import { age, clusterState, forwards, podRow, quoted, splitName, summarize, trouble, yaml } from "./model.js";
 import { badge, command, empty, feedNotice, section } from "./parts.js";
 import { getSeveral, MOST_AT_ONCE } from "./several.js";
+import { session } from "./session.js";
+import { shellPanel } from "./shell.js";
 import { createStore } from "./store.js";
 import { S } from "./strings.js";
 import { plainTable } from "./table.js";
 import { whatIfAddress } from "./whatif.js";
 
 const MOST_FIELDS = 200;
+/** In how many clusters its user is asked for, to know whether a shell would be refused there. */
+const MOST_ASKED = 30;
+const POD_KIND = { group: "", version: "v1", resource: "pods", namespaced: true };
 const BINDINGS = `${HUB}/apis/work.karmada.io/v1alpha2`;
 
 export async function objectScreen(signal, [version, kindName, space, name]) {
@@ -39,6 +44,15 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
   let logs = null;
   const seen = (object) => {
     state.update((value) => (value.object = object));
+    if (kind.kind === "Pod" && !kind.group && cluster) {
+      if (!podsFollowed) {
+        podsFollowed = true;
+        logs = logPanel(namespace, "", signal);
+        fill(logPlace, logs.node);
+      }
+      state.update((value) => (value.pods = new Map(object ? [[name, object]] : [])));
+      return;
+    }
     const labels = object?.spec?.selector?.matchLabels;
     if (labels && !podsFollowed && kind.namespaced) {
       podsFollowed = true;
@@ -82,7 +96,7 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
     const place = cluster ? `${selector},clusterspace.io/cluster=${cluster}` : selector;
     logs = logPanel(namespace, place, signal);
     fill(logPlace, logs.node);
-    follow(pathOf({ group: "", version: "v1", resource: "pods", namespaced: true }, namespace), {
+    follow(pathOf(POD_KIND, namespace), {
       signal,
       query: { labelSelector: place },
       told: {
@@ -101,7 +115,10 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
   const pods = h("div");
   const podNotices = h("div", { class: "body-notices" });
   const logPlace = h("div");
-  const podPanel = section(S.object.pods, "pods", podNotices, pods);
+  const shells = shellPanel(namespace, signal);
+  const mayEnter = new Map();
+  const reach = h("div");
+  const podPanel = section(S.object.pods, "pods", podNotices, pods, reach);
   podPanel.hidden = true;
   const differs = h("div");
   const differPanel = section(S.differ.title, "differs", differs);
@@ -163,19 +180,36 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
     if (!podsFollowed) return;
     const all = [...state.get().pods.values()].map(podRow).filter((each) => each.cluster !== "hub");
     all.sort((one, other) => (`${one.cluster}/${one.own}` < `${other.cluster}/${other.own}` ? -1 : 1));
-    const mark = JSON.stringify(all.map((each) => [each, age(each.created, now)]));
+    askForShells([...new Set(all.map((each) => each.cluster))]);
+    const canEnter = (pod) => session.get()?.readOnly === false && mayEnter.get(pod.cluster) === true && pod.status === "Running";
+    const mark = JSON.stringify(all.map((each) => [each, age(each.created, now), canEnter(each)]));
     if (pods.dataset.mark === mark) return; // nothing new: what has focus keeps it
     pods.dataset.mark = mark;
     const isKnown = notices.at(-1).is === "live";
     if (!all.length) {
       fill(pods, isKnown ? empty(S.object.noPods) : null);
+      fill(reach);
       return;
     }
     const rows = all.map((pod) => ({
-      cells: [pod.own, pod.cluster, badge(pod.status === "Running" || pod.status === "Succeeded" ? "yes" : "health", pod.status), pod.ready, String(pod.restarts), pod.node, age(pod.created, now), h("button", { type: "button", class: "small", "aria-label": S.object.logOf(pod.own), onclick: () => logs.show([pod]) }, S.object.log)],
+      cells: [pod.own, pod.cluster, badge(pod.status === "Running" || pod.status === "Succeeded" ? "yes" : "health", pod.status), pod.ready, String(pod.restarts), pod.node, age(pod.created, now), [h("button", { type: "button", class: "small", "aria-label": S.object.logOf(pod.own), onclick: () => logs.show([pod]) }, S.object.log), canEnter(pod) ? [" ", h("button", { type: "button", class: "small", "aria-label": S.shell.in(pod.own), onclick: () => shells.show(pod) }, S.shell.open)] : null]],
     }));
     const every = all.length > 1 ? h("div", { class: "tools" }, h("button", { type: "button", class: "small", onclick: () => logs.show(all) }, S.object.logsOf(all.length))) : null;
     fill(pods, plainTable(S.object.pods, S.object.podColumns, rows, ["", "", "", "num", "num", "", "num", ""]), every);
+    const first = all.find((each) => each.status === "Running") || all[0];
+    fill(reach, command(...forwards(first.name, namespace, first.ports), `kubectl exec -it -n ${quoted(namespace)} ${quoted(first.name)} -- sh`));
+  }
+
+  /** Find out in which clusters a shell would be refused; who cannot be asked says no. */
+  function askForShells(clusters) {
+    for (const each of clusters.filter((name) => !mayEnter.has(name)).slice(0, MOST_ASKED - mayEnter.size)) {
+      mayEnter.set(each, null);
+      isAllowed({ kind: POD_KIND, cluster: each, namespace, own: "" }, "create", "exec", signal).then((is) => {
+        mayEnter.set(each, is);
+        if (is) actions.offer(S.shell.verb);
+        state.update(() => {});
+      });
+    }
   }
 
   let drawnOptions = "";
@@ -268,19 +302,22 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
       const found = value.items.filter((each) => splitName(each.involvedObject?.name || "").own === own);
       found.sort((one, other) => (when(one) < when(other) ? 1 : -1));
       const rows = found.slice(0, 100).map((each) => ({ cells: [age(when(each), now), each.type || "", each.reason || "", splitName(each.metadata.name).cluster || S.object.hub, each.message || each.note || ""] }));
-      fill(events, notice.node, rows.length ? plainTable(S.object.events, S.object.eventColumns, rows, ["num", "", "", "", "wrap"]) : empty(S.object.noEvents));
+      fill(events, notice.node, rows.length ? plainTable(S.object.events, S.object.eventColumns, rows, ["num", "", "", "", "wrap"]) : empty(warnings.length ? S.object.noEventsHeard : S.object.noEvents));
     } catch (error) {
       if (!signal.aborted) notice.state({ is: "refused", since: Date.now(), why: error.message });
     }
   }
 
   state.subscribe(draw);
+  const leave = session.subscribe(draw);
+  signal.addEventListener("abort", leave, { once: true });
   const clock = setInterval(draw, 10_000);
   signal.addEventListener("abort", () => clearInterval(clock), { once: true });
   showEvents();
   const where = namespace ? ` -n ${quoted(namespace)}` : "";
   const resource = kind.group ? `${kind.resource}.${kind.group}` : kind.resource;
   const asked = [`kubectl get ${resource} ${quoted(name)}${where} -o yaml`];
+  if (cluster && kind.kind === "Service" && !kind.group) asked.push(...forwards(`svc/${name}`, namespace, []));
   if (!cluster) asked.unshift(`clusterspace why ${kind.kind.toLowerCase()}/${quoted(own)}${where}`);
   return h(
     "div",
@@ -295,6 +332,7 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
     differPanel,
     podPanel,
     logPlace,
+    shells.node,
     section(S.object.events, "events", events),
     section(S.object.yaml, "yaml", h("div", { class: "tools" }, h("label", {}, S.object.yamlOf, " ", yamlOf)), yamlText),
   );
