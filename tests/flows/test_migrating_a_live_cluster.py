@@ -118,10 +118,10 @@ async def take_and_give_back(living: Living) -> Report:
             assert not item.take, item
     verdicts = Counter(each.verdict for each in plan.spec.items if each.take)
     assert set(verdicts) == {Verdict.SAME}
-    assert len(plan.taken) > len(live.objects) // 3
+    assert plan.takes > len(live.objects) // 3
 
     counts = await apply_plan(site, plan)
-    assert counts[State.TAKEN] == len(plan.taken), counts
+    assert counts[State.TAKEN] == plan.takes, counts
     taken = {(each.kind, each.namespace, each.name) for each in plan.taken}
     for each in live.objects:
         found = await site.member.get(each.path)
@@ -134,7 +134,7 @@ async def take_and_give_back(living: Living) -> Report:
     assert report.is_unchanged, report.findings
 
     counts = await undo_plan(site, plan.name)
-    assert counts[State.UNDONE] == len(plan.taken), counts
+    assert counts[State.UNDONE] == plan.takes, counts
     report = compare(running, await living.snapshot())
     assert report.is_unchanged, report.findings
     await settled(seconds=PATIENCE)

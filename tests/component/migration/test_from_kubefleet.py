@@ -231,7 +231,7 @@ async def test_a_fleet_whose_members_are_not_ours_is_refused_placement_by_placem
 ) -> None:
     plan = await hubs.plan()
 
-    assert plan.taken == ()
+    assert plan.takes == 0
     placements = [each for each in plan.spec.items if each.kind.endswith("Placement")]
     assert all("clusterspace join" in each.reason for each in placements)
     assert len(placements) == 3
@@ -245,7 +245,7 @@ async def test_over_and_back_without_a_change_on_any_member(hubs: Hubs) -> None:
     before, pods = await hubs.member_states(), await hubs.pods()
 
     plan = await hubs.plan()
-    assert read_plan(write_plan(plan).encode(), "plan.yaml") == plan
+    assert read_plan("".join(write_plan(plan)).encode(), "plan.yaml") == plan
     assert [each.title for each in plan.taken] == [
         "Namespace bank",
         "Namespace shop",
@@ -325,14 +325,14 @@ async def test_the_command_finds_the_members_that_both_hubs_have(hubs: Hubs) -> 
     plan = await root.plan_hub(PlanRequest("seen", ""), KUBEFLEET, *settings, LOOPBACK)
 
     assert plan.spec.source == KUBEFLEET
-    assert len(plan.taken) == 12
+    assert plan.takes == 12
 
 
 @pytest.mark.slow
 async def test_killed_at_any_write_it_is_finished_by_the_next(hubs: Hubs) -> None:
     ours, pods = hubs.ours.hub.client, await hubs.pods()
     plan = await hubs.plan("killed")
-    assert len(plan.taken) == 12
+    assert plan.takes == 12
     for number in range(2, 60):
         with suppress(Killed):
             await hubs.take(plan, CrashingClient(ours, CrashPoint(number, is_after=True)))

@@ -164,6 +164,8 @@ def plan(
     """
     import time
 
+    import msgspec
+
     from clusterspace.errors import CannotMigrate
     from clusterspace.fleet.migration.plan import write_plan
     from clusterspace.fleet.migration.planning import PlanRequest
@@ -209,11 +211,17 @@ def plan(
         else:
             made = run(lambda: root.plan(request, hub.settings(), reach, progress))
     if target is not None:
-        target.write_text(write_plan(made))
+        with target.open("w") as file:
+            file.writelines(write_plan(made))
     if output == Output.TABLE.value:
         _summarise(made, target)
+    elif output == Output.YAML.value:
+        for piece in write_plan(made):
+            click.echo(piece, nl=False)
     else:
-        click.echo(document_text(made, Output(output)), nl=False)
+        spec = msgspec.structs.replace(made.spec, items=tuple(made.spec.items))
+        whole = msgspec.structs.replace(made, spec=spec)
+        click.echo(document_text(whole, Output(output)), nl=False)
 
 
 @migrate.command()
@@ -254,7 +262,8 @@ def apply(
 
     source: MigrationPlan | str = plan
     if Path(plan).is_file():
-        source = read_plan(Path(plan).read_bytes(), plan)
+        with Path(plan).open("rb") as file:
+            source = read_plan(file, plan)
     elif "/" in plan or plan.endswith((".yaml", ".yml", ".json")):
         raise click.BadParameter(f"there is no file {plan}", param_hint="PLAN")
     quiet()
@@ -432,12 +441,16 @@ def _counts_text(counts: "Counter[State]") -> str:
 
 def _summarise(made: "MigrationPlan", target: Path | None) -> None:
     """Show a plan on one screen: kinds with their verdicts, then what is not taken, and why."""
-    items = made.spec.items
     console = people_console()
     by_kind: dict[str, Counter[str]] = {}
-    for each in items:
-        by_kind.setdefault(each.kind, Counter())[each.verdict.value] += 1
-        by_kind[each.kind]["take"] += each.take
+    shown: list[Line] = []
+    for each in made.spec.items:
+        found = by_kind.setdefault(each.kind, Counter())
+        found[each.verdict.value] += 1
+        found["take"] += each.take
+        if not each.take and len(shown) < MOST_LINES:
+            cells = (each.title, each.verdict.value, each.reason)
+            shown.append(Line(each.title, cells, style=_STYLES.get(each.verdict.value, "")))
     verdicts = ("Same", "Changes", "WouldRestart", "Refused")
     lines = [
         Line(kind, (kind, str(found["take"]), *(str(found[each] or "") for each in verdicts)))
@@ -445,25 +458,18 @@ def _summarise(made: "MigrationPlan", target: Path | None) -> None:
     ]
     columns = ("KIND", "TAKE", "SAME", "CHANGES", "WOULD RESTART", "REFUSED")
     console.print(table_of(Listing(columns, tuple(lines), {})))
-    left = [each for each in items if not each.take]
-    if left:
-        console.print(f"\n{len(left)} are not taken unless their entries are changed:")
-        shown = [
-            Line(
-                each.title,
-                (each.title, each.verdict.value, each.reason),
-                style=_STYLES.get(each.verdict.value, ""),
-            )
-            for each in left[:MOST_LINES]
-        ]
+    total = len(made.spec.items)
+    taken = sum(found["take"] for found in by_kind.values())
+    if shown:
+        console.print(f"\n{total - taken} are not taken unless their entries are changed:")
         console.print(table_of(Listing(("OBJECT", "VERDICT", "REASON"), tuple(shown), {})))
-        if len(left) > MOST_LINES:
-            console.print(f"and {len(left) - MOST_LINES} more")
+        if total - taken > MOST_LINES:
+            console.print(f"and {total - taken - MOST_LINES} more")
     for each in made.spec.unread:
         console.print(f"{each.resource} could not be read: {each.reason}", style="red")
     count = sum(each.count for each in made.spec.left)
     click.echo(
-        f"\n{len(made.taken)} of {len(items)} objects of {made.spec.cluster.name} would be taken; "
+        f"\n{taken} of {total} objects of {made.spec.cluster.name} would be taken; "
         f"{count} are left to the cluster."
     )
     if target is not None:

@@ -4,6 +4,7 @@
 
 plan.py             the file: entries that people edit, how it is read, what is refused in it
 plan_reading.py     its YAML read entry by entry, so that a large one takes little memory
+spool.py            many entries in a file that nobody sees, few of them in memory
 selection.py        which objects are taken, which are left and why; in which order
 ownership.py        whose an object is today: the marks of tools, operators and hubs, read
 judgement.py        what a takeover would do to an object: dry runs on hub and member

@@ -17,7 +17,7 @@ else's template of that name is ever touched. On the member nothing is written h
 """
 
 import asyncio
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -57,9 +57,10 @@ from clusterspace.fleet.migration.progress import (
     Phase,
     Record,
     State,
-    count_states,
+    Tally,
 )
 from clusterspace.fleet.migration.selection import DEFINITION, NAMESPACE, hub_effect, why_left
+from clusterspace.fleet.migration.spool import Spool
 from clusterspace.fleet.migration.waiting import FIRST_LOOK, Waiting
 from clusterspace.fleet.propagation.bindings import Claim, read_policy, with_claim
 from clusterspace.kube.conditions import is_true
@@ -78,6 +79,8 @@ _REFUSALS: Final = (BadRequest, Forbidden, Invalid, NotServed, RequestEntityTooL
 _SERVED_SECONDS: Final = 30.0
 """How long a definition may take on the hub before its objects can be made there."""
 
+_LOST: Final = (State.REFUSED, State.SKIPPED, State.UNDONE)
+"""What no policy has to carry."""
 
 Result = TypeVar("Result")
 
@@ -117,7 +120,8 @@ class Application:
         self._clock = clock
         self._progress = progress
         self._waiting = Waiting(clock, options.patience)
-        self._chunks: list[Chunk] = []
+        self._tally = Tally()
+        self._carried = CarriedItems()
         self._claims: dict[ResourcePath, Claim | None] = {}
         """The policies that are there, and the claim that says so on what they carry."""
 
@@ -128,23 +132,29 @@ class Application:
             raise CannotMigrate(
                 f"migration {record.name} was taken back: plan anew, under another name"
             )
-        # What is kept of each item is a few hundred bytes, and objects are in memory by the batch.
-        self._chunks = [await self._store.chunk(each) for each in range(record.chunks)]
+        async for chunk in self._store.chunks(record):
+            self._tally.note(chunk)
+            self._carried.note(chunk)
         self._judge.planned_kinds = frozenset()
         await self._tell(Phase.APPLYING)
         try:
-            for chunk in self._chunks:
+            for number in range(record.chunks):
+                if not self._tally.has(number, State.PENDING, State.TAKING):
+                    continue
+                # Of the items one chunk is in memory, and of objects a batch.
+                chunk = await self._store.chunk(number)
                 for batch in _batches(chunk, self._options.at_once):
                     await self._require_go(record)
                     surprises = await self._take(chunk, batch)
-                    self._progress(count_states(self._chunks), record.items)
+                    self._tally.note(chunk)
+                    self._progress(self._tally.counts, record.items)
                     if surprises and not self._options.goes_on:
                         raise CannotMigrate(self._stopped_text(record, surprises))
         except CannotMigrate as error:
             await self._tell(Phase.STOPPED, str(error))
             raise
         except (ClusterError, Forbidden) as error:
-            taken = count_states(self._chunks)[State.TAKEN]
+            taken = self._tally.counts[State.TAKEN]
             why = (
                 f"{error}; {taken} of {record.items} are taken, and nothing is lost: "
                 f"`clusterspace migrate apply {record.name}` goes on"
@@ -154,7 +164,7 @@ class Application:
                 await self._tell(Phase.STOPPED, why)
             raise CannotMigrate(why) from error
         await self._trim_policies()
-        counts = count_states(self._chunks)
+        counts = self._tally.counts
         is_over = not counts[State.PENDING] and not counts[State.TAKING]
         await self._tell(Phase.APPLIED if is_over else Phase.STOPPED)
         return counts
@@ -171,12 +181,12 @@ class Application:
             raise CannotMigrate(f"migration {record.name} is being taken back")
 
     async def _tell(self, phase: Phase, message: str = "") -> None:
-        await self._store.tell(phase, count_states(self._chunks), self._clock.now(), message)
+        await self._store.tell(phase, self._tally.counts, self._clock.now(), message)
 
     def _stopped_text(self, record: Record, surprises: list[Item]) -> str:
         first, more = surprises[0], len(surprises) - 1
         others = f" (and {more} more)" if more else ""
-        taken = count_states(self._chunks)[State.TAKEN]
+        taken = self._tally.counts[State.TAKEN]
         return (
             f"stopped at {first.plan.title}{others}: {first.reason}; {taken} of {record.items} are "
             f"taken. `clusterspace migrate apply {record.name}` goes on without it, "
@@ -206,12 +216,14 @@ class Application:
                     why = "it is too large for its original to be kept on the hub"
                     chunk.items[index] = chunk.items[index].now(State.REFUSED, why)
         await self._store.write(chunk)
+        self._carried.drop_lost(chunk, batch)
         going = [i for i in batch if chunk.items[i].state is State.TAKING]
         await self._ensure_policies([chunk.items[i].plan for i in going])
         results = await all_of(self._take_one(chunk.items[i], before.get(i)) for i in going)
         for index, item in zip(going, results, strict=True):
             chunk.items[index] = item
         await self._store.write(chunk)
+        self._carried.drop_lost(chunk, batch)
         return [chunk.items[i] for i in batch if _is_surprise(chunk.items[i])]
 
     async def _examine(self, item: Item) -> tuple[Item, Object | None]:
@@ -362,7 +374,8 @@ class Application:
         for path in dict.fromkeys(each.policy_path for each in planned):
             if path is None or path in self._claims:
                 continue
-            policy = policy_for(path, self._store.name, self._judge.traits.name, self._named(path))
+            named = self._carried.by(path)
+            policy = policy_for(path, self._store.name, self._judge.traits.name, named)
             try:
                 present = await self._hub.create(path.collection, policy)
             except AlreadyExists:
@@ -378,24 +391,41 @@ class Application:
             found = read_policy(present).claim  # the hub gave it an ID when it was made
             self._claims[path] = found if found.policy_id else None
 
-    def _named(self, policy: ResourcePath) -> list[PlanItem]:
-        lost = (State.REFUSED, State.SKIPPED, State.UNDONE)
-        return [
-            each.plan
-            for chunk in self._chunks
-            for each in chunk.items
-            if each.plan.policy_path == policy and each.state not in lost
-        ]
-
     async def _trim_policies(self) -> None:
         """Take out of the policies what was not taken in the end."""
-        refused: defaultdict[ResourcePath, int] = defaultdict(int)
-        for chunk in self._chunks:
-            for item in chunk.items:
-                if item.state in (State.REFUSED, State.SKIPPED) and item.plan.policy_path:
-                    refused[item.plan.policy_path] += 1
-        for path in refused:
-            await write_selectors(self._hub, path, self._store.name, self._named(path))
+        for path in self._carried.losers:
+            await write_selectors(self._hub, path, self._store.name, self._carried.by(path))
+
+
+class CarriedItems:
+    """What the policies of a migration name, policy by policy; some are in many chunks."""
+
+    def __init__(self) -> None:
+        self._items = Spool(PlanItem)
+        self.losers: dict[ResourcePath, None] = {}
+        """The policies that have to name less than the plan says."""
+        self.policies: dict[ResourcePath, None] = {}
+
+    def note(self, chunk: Chunk) -> None:
+        """Take what a chunk says when it is read."""
+        for index, item in enumerate(chunk.items):
+            path = item.plan.policy_path
+            if path is not None:
+                self.policies[path] = None
+                self._items.add(item.plan, f"{chunk.number}/{index}", group=str(path))
+        self.drop_lost(chunk, range(len(chunk.items)))
+
+    def drop_lost(self, chunk: Chunk, indices: Iterable[int]) -> None:
+        """Drop what of these items is not to be named by its policy any more."""
+        for index in indices:
+            item = chunk.items[index]
+            if item.state in _LOST and item.plan.policy_path is not None:
+                self.losers[item.plan.policy_path] = None
+                self._items.remove(f"{chunk.number}/{index}")
+
+    def by(self, policy: ResourcePath) -> list[PlanItem]:
+        """Return what a policy names: no more than fit into one."""
+        return list(self._items.of(str(policy)))
 
 
 def policy_for(path: ResourcePath, migration: str, cluster: str, planned: list[PlanItem]) -> Object:

@@ -42,6 +42,7 @@ from clusterspace.fleet.migration.plan import (
     PlannedOwner,
     PlanSpec,
     Verdict,
+    in_order,
     new_plan,
     objection_to,
 )
@@ -163,19 +164,17 @@ async def plan_hub(
         found = await other.get(ResourcePath(NAMESPACES, name=space))
         if not why_left(found):  # every hub has `default`
             items.append(entry(ResourcePath(NAMESPACES, name=space), found, NAMESPACE_RANK))
-    ordered = sorted(items, key=lambda each: (each.rank, each.namespace, each.kind, each.name))
     spec = PlanSpec(
         hub_uid=own_uid,
         cluster=PlannedCluster(name=KARMADA, uid=uid),
         source=KARMADA,
         made_at=format_time(now),
-        items=tuple(ordered),
         left=tuple(
             LeftOut(resource=resource, reason=why, count=count)
             for (resource, why), count in sorted(left.items())
         ),
     )
-    return new_plan(request.name, spec)
+    return new_plan(request.name, spec, in_order(items))
 
 
 async def clusters_in_use(other: Reader) -> list[str]:

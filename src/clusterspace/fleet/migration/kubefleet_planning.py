@@ -55,6 +55,7 @@ from clusterspace.fleet.migration.plan import (
     PlannedOwner,
     PlanSpec,
     Verdict,
+    in_order,
     new_plan,
     objection_to,
 )
@@ -190,19 +191,17 @@ async def plan_fleet(
             found = await other.get(ResourcePath(NAMESPACES, name=space))
             items.append(entry(ResourcePath(NAMESPACES, name=space), found, NAMESPACE_RANK))
     left += await _left_there(theirs)
-    ordered = sorted(items, key=lambda each: (each.rank, each.namespace, each.kind, each.name))
     spec = PlanSpec(
         hub_uid=own_uid,
         cluster=PlannedCluster(name=KUBEFLEET, uid=uid),
         source=KUBEFLEET,
         made_at=format_time(now),
-        items=tuple(ordered),
         left=tuple(
             LeftOut(resource=resource, reason=why, count=count)
             for (resource, why), count in sorted(left.items())
         ),
     )
-    return new_plan(request.name, spec)
+    return new_plan(request.name, spec, in_order(items))
 
 
 async def _left_there(theirs: _Theirs) -> Counter[tuple[str, str]]:

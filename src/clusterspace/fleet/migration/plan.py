@@ -11,9 +11,11 @@ A file that cannot be read as a whole is refused as a whole, with the place: hal
 """
 
 import hashlib
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
-from typing import Any, Final
+from itertools import islice
+from typing import Any, BinaryIO, Final
 
 import msgspec
 import yaml
@@ -23,6 +25,7 @@ from clusterspace.client.requests import ResourcePath
 from clusterspace.errors import CannotMigrate
 from clusterspace.fleet.migration.ownership import OwnerKind, owner_of
 from clusterspace.fleet.migration.plan_reading import PlanReader
+from clusterspace.fleet.migration.spool import Spool
 from clusterspace.kube.names import dns1123_label_problems
 from clusterspace.kube.objects import Object, find_at
 from clusterspace.kube.resources import GroupVersionKind, GroupVersionResource
@@ -159,7 +162,8 @@ class PlanSpec(_Strict, frozen=True, kw_only=True):
     source: str = ""
     """What kind of hub the objects come from, and `cluster` is; empty for a live cluster."""
     made_at: str
-    items: tuple[PlanItem, ...] = ()
+    items: Sequence[PlanItem] = ()
+    """Of a plan that was made or read they are in a file, and few at a time in memory."""
     left: tuple[LeftOut, ...] = ()
     unread: tuple[LeftOut, ...] = ()
 
@@ -184,25 +188,63 @@ class MigrationPlan(_Strict, frozen=True, kw_only=True):
         return self.metadata.name
 
     @property
-    def taken(self) -> tuple[PlanItem, ...]:
+    def taken(self) -> Iterator[PlanItem]:
         """What is to be taken, in order."""
-        return tuple(each for each in self.spec.items if each.take)
+        return (each for each in self.spec.items if each.take)
+
+    @property
+    def takes(self) -> int:
+        """How many are to be taken."""
+        return sum(each.take for each in self.spec.items)
+
+    @property
+    def head(self) -> "MigrationPlan":
+        """The plan without its items."""
+        return msgspec.structs.replace(self, spec=msgspec.structs.replace(self.spec, items=()))
 
     @property
     def digest(self) -> str:
         """What is the same for two plans exactly when they say the same."""
-        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
+        digest = hashlib.sha256(msgspec.json.encode(self.head))
+        for each in self.spec.items:
+            digest.update(msgspec.json.encode(each))
+        return digest.hexdigest()
 
 
-def new_plan(name: str, spec: PlanSpec) -> MigrationPlan:
-    """Return a plan of this version, with the checksums of its items."""
-    items = tuple(msgspec.structs.replace(each, checksum=checksum_of(each)) for each in spec.items)
+def new_plan(name: str, spec: PlanSpec, items: Iterable[PlanItem]) -> MigrationPlan:
+    """Return a plan of this version, with the checksums of its items, in the order given."""
+    sealed = Spool(PlanItem)
+    for each in items:
+        sealed.add(msgspec.structs.replace(each, checksum=checksum_of(each)), key_of(each))
     return MigrationPlan(
         api_version=migrations.API_VERSION,
         kind=migrations.PLAN,
         metadata=PlanMetadata(name=name),
-        spec=msgspec.structs.replace(spec, items=items),
+        spec=msgspec.structs.replace(spec, items=sealed),
     )
+
+
+def in_order(items: Iterable[PlanItem]) -> Iterator[PlanItem]:
+    """Yield items in the order in which they are taken; what is there twice, once."""
+    spool = Spool(PlanItem)
+    for each in items:
+        keep_in_order(spool, each)
+    return spool.ordered()
+
+
+def keep_in_order(spool: Spool[PlanItem], item: PlanItem) -> None:
+    """Add an item to those that will be taken in their order.
+
+    Two groups may serve the same object: the one that was listed first is it.
+    """
+    order = (f"{item.rank:03d}", item.namespace, item.kind, item.name)
+    spool.add(item, item.uid, order=order)
+
+
+def key_of(item: PlanItem) -> str:
+    """Return what no two entries of a plan have in common."""
+    kind = item.group_version_kind
+    return "/".join((kind.group, kind.kind, item.namespace, item.name))
 
 
 def checksum_of(item: PlanItem) -> str:
@@ -247,36 +289,43 @@ def objection_to(item: PlanItem, verdict: Verdict | None = None, reason: str = "
     return ""
 
 
-def write_plan(plan: MigrationPlan) -> str:
-    """Return the text of the file."""
-    head = msgspec.structs.replace(plan, spec=msgspec.structs.replace(plan.spec, items=()))
-    parts = [msgspec.yaml.encode(head).decode()]
+def write_plan(plan: MigrationPlan) -> Iterator[str]:
+    """Yield the text of the file, piece by piece."""
+    yield msgspec.yaml.encode(plan.head).decode()
     # A YAML writer makes a tree of all it writes: a part of the items at a time keeps that small.
     # They come last in the file, in the spec, and a list in a map needs no more room than its key.
-    for at in range(0, len(plan.spec.items), _WRITTEN_AT_ONCE):
-        part = plan.spec.items[at : at + _WRITTEN_AT_ONCE]
-        parts += [] if at else ["  items:\n"]
-        parts += [f"  {line}" for line in msgspec.yaml.encode(part).decode().splitlines(True)]
-    return "".join(parts)
+    items, title = iter(plan.spec.items), "  items:\n"
+    while part := tuple(islice(items, _WRITTEN_AT_ONCE)):
+        lines = msgspec.yaml.encode(part).decode().splitlines(True)
+        yield title + "".join(f"  {line}" for line in lines)
+        title = ""
 
 
-def read_plan(text: bytes, where: str) -> MigrationPlan:
+def read_plan(text: bytes | BinaryIO, where: str) -> MigrationPlan:
     """Read a plan; CannotMigrate names the place of what cannot be."""
-    if len(text) > MOST_BYTES:
-        raise CannotMigrate(f"{where} is larger than any plan: {len(text)} bytes")
+    size = len(text) if isinstance(text, bytes) else os.fstat(text.fileno()).st_size
+    if size > MOST_BYTES:
+        raise CannotMigrate(f"{where} is larger than any plan: {size} bytes")
+    items = Spool(PlanItem)
     problems: list[str] = []
 
-    def entry_of(item: Any, index: int) -> PlanItem | None:
+    def note_entry(item: Any, index: int) -> None:
+        if problems:
+            return
+        # Of a plan that is of another version all entries may look wrong: that is said first.
+        place = f"spec.items[{index}]"
         try:
-            return msgspec.convert(item, PlanItem)
+            entry = msgspec.convert(item, PlanItem)
         except msgspec.ValidationError as error:
-            # Of a plan that is of another version all entries may look wrong: that is said first.
-            what, _, place = str(error).partition(" - at ")
-            problems.append(f"spec.items[{index}]{place.strip('`').removeprefix('$')}: {what}")
-            return None
+            what, _, field = str(error).partition(" - at ")
+            problems.append(f"{place}{field.strip('`').removeprefix('$')}: {what}")
+            return
+        other = items.add(entry, key_of(entry))
+        if other is not None:
+            problems.append(f"{place}: {entry.title} is in spec.items[{other}] already")
 
     try:
-        document: Any = PlanReader(text, entry_of).read()
+        document: Any = PlanReader(text, note_entry).read()
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f", line {mark.line + 1}" if mark is not None else ""
@@ -297,31 +346,26 @@ def read_plan(text: bytes, where: str) -> MigrationPlan:
     if problems:
         raise CannotMigrate(f"{where}: {problems[0]}")
     try:
-        plan = msgspec.convert(document, MigrationPlan)
+        head = msgspec.convert(document, MigrationPlan)
     except msgspec.ValidationError as error:
         what, _, place = str(error).partition(" - at ")
         named = place.strip("`").removeprefix("$").removeprefix(".") or "the file"
         raise CannotMigrate(f"{where}: {named}: {what}") from error
+    plan = msgspec.structs.replace(head, spec=msgspec.structs.replace(head.spec, items=items))
     _refuse_nonsense(plan, where)
     return plan
 
 
 def _refuse_nonsense(plan: MigrationPlan, where: str) -> None:
-    """Raise for what can be read and cannot be: names twice, an order that is none."""
+    """Raise for what can be read and cannot be: fields without a value, an order that is none."""
     for problem in dns1123_label_problems(plan.name):
         raise CannotMigrate(f"{where}: metadata.name {plan.name!r}: {problem}")
-    seen: dict[tuple[str, str, str, str], int] = {}
     rank = 0
     for index, item in enumerate(plan.spec.items):
         place = f"{where}: spec.items[{index}]"
         for field in ("api_version", "kind", "resource", "name", "uid", "resource_version"):
             if not getattr(item, field):
                 raise CannotMigrate(f"{place}.{_CAMEL.get(field, field)} is empty")
-        kind = item.group_version_kind
-        key = (kind.group, kind.kind, item.namespace, item.name)
-        if key in seen:
-            raise CannotMigrate(f"{place}: {item.title} is in spec.items[{seen[key]}] already")
-        seen[key] = index
         if item.rank < rank:
             raise CannotMigrate(
                 f"{place}.rank is {item.rank}, after {rank}: what others need comes before them"
@@ -340,23 +384,21 @@ def _refuse_nonsense(plan: MigrationPlan, where: str) -> None:
 _CAMEL: Final = {"api_version": "apiVersion", "resource_version": "resourceVersion"}
 
 
-def assign_policies(items: Iterable[PlanItem], migration: str) -> tuple[PlanItem, ...]:
-    """Return the items with the policies that will carry them, in the order given.
+def assign_policies(items: Iterable[PlanItem], migration: str) -> Iterator[PlanItem]:
+    """Yield the items with the policies that will carry them, in the order given.
 
     One policy for each namespace and one for what has none, each by the names of its objects: so it
     means exactly these, and no other policy of the hub means them more precisely.
     """
     counts: dict[str, int] = {}
-    assigned: list[PlanItem] = []
     for item in items:
         if item.group_version_kind == NAMESPACE_KIND:
-            assigned.append(item)
+            yield item
             continue
         number = counts.get(item.namespace, 0)
         counts[item.namespace] = number + 1
         policy = migrations.policy_name(migration, number // POLICY_SELECTORS)
-        assigned.append(msgspec.structs.replace(item, policy=policy))
-    return tuple(assigned)
+        yield msgspec.structs.replace(item, policy=policy)
 
 
 NAMESPACE_KIND: Final = GroupVersionKind("", "v1", "Namespace")

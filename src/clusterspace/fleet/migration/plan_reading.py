@@ -5,7 +5,7 @@ times as large as the file. Here it only says what comes next: a word, a list th
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, cast
+from typing import Any, BinaryIO, Final, cast
 
 import yaml
 
@@ -13,17 +13,17 @@ ITEMS: Final = ("spec", "items")
 
 
 class PlanReader(yaml.SafeLoader):
-    """Reads one document; whatever is at `spec.items` goes through `convert`, one by one.
+    """Reads one document; whatever is at `spec.items` is told to `note`, and not kept here.
 
     Of PyYAML's loader it uses what says whether a word is a number, a truth or a text. What comes
     next is said by libyaml, which is much faster.
     """
 
-    def __init__(self, text: bytes, convert: Callable[[Any, int], Any]) -> None:
+    def __init__(self, text: bytes | BinaryIO, note: Callable[[Any, int], None]) -> None:
         super().__init__("")
         parsed = yaml.parse(text, Loader=yaml.CSafeLoader)  # pyright: ignore[reportUnknownVariableType]
         self._events = cast("Iterator[Any]", parsed)
-        self._convert = convert
+        self._note = note
         self._anchors: dict[str, Any] = {}
         self._words: dict[str, Any] = {}
         """What plain words mean that were seen before: most are seen very often."""
@@ -66,9 +66,12 @@ class PlanReader(yaml.SafeLoader):
     def _list(self, event: Any, path: tuple[str, ...] | None) -> list[Any]:
         found: list[Any] = []
         self._anchors |= {event.anchor: found} if event.anchor else {}
-        for first in self._until(yaml.SequenceEndEvent):
+        for index, first in enumerate(self._until(yaml.SequenceEndEvent)):
             read = self._value(first, None)
-            found.append(self._convert(read, len(found)) if path == ITEMS else read)
+            if path == ITEMS:
+                self._note(read, index)
+            else:
+                found.append(read)
         return found
 
     def _until(self, end: type[Any]) -> Iterator[Any]:

@@ -36,6 +36,7 @@ from clusterspace.fleet.migration.plan import (
     PlannedCluster,
     PlanSpec,
     assign_policies,
+    keep_in_order,
     new_plan,
     objection_to,
     planned_owner,
@@ -49,6 +50,7 @@ from clusterspace.fleet.migration.selection import (
     why_left,
     why_resource_left,
 )
+from clusterspace.fleet.migration.spool import Spool
 from clusterspace.fleet.propagation.bindings import Policy, read_policy
 from clusterspace.fleet.propagation.explanation import find_named
 from clusterspace.fleet.propagation.overrides import OverridePolicies
@@ -71,6 +73,8 @@ _PAGE: Final = 250
 """Objects in memory at a time; the plan keeps a few lines of each."""
 
 _UNREADABLE: Final = (Forbidden, Unauthorized, MethodNotAllowed, NotFound, NotServed)
+
+_SCALABLE: Final = (kinds.DEPLOYMENT, kinds.STATEFUL_SET, kinds.REPLICA_SET)
 
 Progress = Callable[[int, str], None]
 """Told how many objects were judged, and of which resource."""
@@ -165,7 +169,7 @@ async def plan_cluster(
     definitions = await _definitions_of(member)
     judge.planned_kinds = frozenset(definitions)
     scaled = await _scaled_by_autoscalers(member, served)
-    items: list[PlanItem] = []
+    items, judged = Spool(PlanItem), 0
     for resource in _chosen(served, request):
         title = str(resource.group_resource)
         if why := why_resource_left(resource):
@@ -181,29 +185,26 @@ async def plan_cluster(
                     ]
                 for planned in (task.result() for task in tasks):
                     if isinstance(planned, PlanItem):
-                        items.append(planned)
+                        keep_in_order(items, planned)
                     else:
                         left[title, planned] += 1
-                progress(len(items), title)
+                judged += len(tasks)
+                progress(judged, title)
         except _UNREADABLE as error:
             unread.append(LeftOut(resource=title, reason=error.message))
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None  # the first is the reason
-    # Two groups may serve the same object: the one that was listed first is it.
-    once = {(each.uid): each for each in reversed(items)}.values()
-    ordered = sorted(once, key=lambda each: (each.rank, each.namespace, each.kind, each.name))
     spec = PlanSpec(
         hub_uid=await uid_of_cluster(hub),
         cluster=PlannedCluster(name=request.cluster, uid=uid),
         made_at=format_time(now),
-        items=assign_policies(ordered, request.name),
         left=tuple(
             LeftOut(resource=resource, reason=why, count=count)
             for (resource, why), count in sorted(left.items())
         ),
         unread=tuple(unread),
     )
-    return new_plan(request.name, spec)
+    return new_plan(request.name, spec, assign_policies(items.ordered(), request.name))
 
 
 async def _plan_one(
@@ -211,7 +212,7 @@ async def _plan_one(
     resource: ResourceInfo,
     live: Object,
     definitions: Mapping[GroupKind, str],
-    scaled: frozenset[tuple[str, str, str]],
+    scaled: frozenset[tuple[str, str, str]] | None,
 ) -> PlanItem | str:
     """Return the entry of an object, or why it has none."""
     if is_managed(live):
@@ -222,7 +223,9 @@ async def _plan_one(
             return "this hub keeps it already"
     path = resource_path_of(resource.group_version_resource, live)
     kind = kind_of(live)
-    retains = (path.namespace, kind.kind, path.name) in scaled
+    # Whose replicas nobody could tell are the member's: an autoscaler may be there, unseen.
+    is_seen = scaled is not None
+    retains = (path.namespace, kind.kind, path.name) in scaled if is_seen else kind in _SCALABLE
     judged = await judge.judge(path, live, retains_replicas=retains)
     item = PlanItem(
         api_version=str(live["apiVersion"]),
@@ -317,8 +320,8 @@ async def _definitions_of(member: Reader) -> dict[GroupKind, str]:
 
 async def _scaled_by_autoscalers(
     member: Reader, served: ServedResources
-) -> frozenset[tuple[str, str, str]]:
-    """Return namespace, kind and name of what autoscalers of the member scale."""
+) -> frozenset[tuple[str, str, str]] | None:
+    """Return namespace, kind and name of what autoscalers of the member scale; None if unseen."""
     found = (each for each in served.resources if each.group_kind == kinds.AUTOSCALER)
     resource = next(found, None)
     if resource is None:
@@ -326,7 +329,7 @@ async def _scaled_by_autoscalers(
     try:
         listed = await member.list_objects(ResourcePath(resource.group_version_resource))
     except _UNREADABLE:
-        return frozenset()
+        return None
     targets = [(namespace_of(each), find_at(each, "spec", "scaleTargetRef")) for each in listed]
     return frozenset(
         (space, str(target.get("kind")), str(target.get("name")))

@@ -11,10 +11,11 @@ Conflict and reads anew; whoever is killed leaves what the next one can go on fr
 import base64
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -86,10 +87,7 @@ class Item:
 
 @dataclass
 class Chunk:
-    """One MigrationItems, as it was last read or written.
-
-    All of a migration are in memory at once: what is kept is what an item needs, not the object.
-    """
+    """One MigrationItems, as it was last read or written."""
 
     number: int
     items: list[Item]
@@ -156,8 +154,7 @@ class MigrationStore:
 
     async def begin(self, plan: MigrationPlan) -> Record:
         """Make the Migration and all its items, or find them as they were made."""
-        taken = plan.taken
-        parts = [taken[at : at + CHUNK] for at in range(0, len(taken), CHUNK)]
+        count, digest = plan.takes, plan.digest
         labels = {NAME_LABEL: plan.name}
         migration: Object = {
             "apiVersion": migrations.API_VERSION,
@@ -166,23 +163,25 @@ class MigrationStore:
             "spec": {
                 "cluster": {"name": plan.spec.cluster.name, "uid": plan.spec.cluster.uid},
                 "hubUID": plan.spec.hub_uid,
-                "planDigest": plan.digest,
+                "planDigest": digest,
                 "madeAt": plan.spec.made_at,
                 **({"source": plan.spec.source} if plan.spec.source else {}),
-                "items": len(taken),
-                "chunks": len(parts),
+                "items": count,
+                "chunks": -(-count // CHUNK),
             },
         }
         with suppress(AlreadyExists):
             await self.hub.create(self.path.collection, migration)
         record = await self.record()
-        if record.digest != plan.digest:
+        if record.digest != digest:
             raise CannotMigrate(
                 f"migration {plan.name} was begun with another plan: go on with that by "
                 f"`clusterspace migrate apply {plan.name}`, or plan anew under another name"
             )
         # A crash from here on leaves some chunks missing. Whoever has the file makes them.
-        for number, part in enumerate(parts):
+        taken = plan.taken
+        for number in range(record.chunks):
+            part = list(islice(taken, CHUNK))
             document: Object = {
                 "apiVersion": migrations.API_VERSION,
                 "kind": migrations.MIGRATION_ITEMS,
@@ -192,6 +191,11 @@ class MigrationStore:
             with suppress(AlreadyExists):
                 await self.hub.create(ResourcePath(ITEMS), document)
         return record
+
+    async def chunks(self, record: Record) -> AsyncGenerator[Chunk]:
+        """Read all parts, one after the other: no two have to be in memory."""
+        for number in range(record.chunks):
+            yield await self.chunk(number)
 
     async def chunk(self, number: int) -> Chunk:
         """Read a part of the items."""
@@ -332,6 +336,26 @@ class MigrationStore:
         if found is not None:
             with suppress(NotFound):
                 await self.hub.delete(self.path, DeleteOptions(uid_of(found)))
+
+
+class Tally:
+    """How many items of a migration are in which state, of which one chunk is at hand at a time."""
+
+    def __init__(self) -> None:
+        self._chunks: dict[int, Counter[State]] = {}
+
+    def note(self, chunk: Chunk) -> None:
+        """Count a chunk as it is now."""
+        self._chunks[chunk.number] = count_states((chunk,))
+
+    @property
+    def counts(self) -> Counter[State]:
+        """What all chunks come to."""
+        return sum(self._chunks.values(), Counter[State]())
+
+    def has(self, number: int, *states: State) -> bool:
+        """Whether a chunk has items in one of these states."""
+        return any(self._chunks[number][each] for each in states)
 
 
 def count_states(chunks: Iterable[Chunk]) -> Counter[State]:

@@ -22,7 +22,13 @@ from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, DeleteOptions, ListOptions, Propagation
 from clusterspace.errors import CannotMigrate, Conflict, NotFound, NotServed
 from clusterspace.fleet.execution.takeover import is_managed
-from clusterspace.fleet.migration.apply import Progress, all_of, is_of, write_selectors
+from clusterspace.fleet.migration.apply import (
+    CarriedItems,
+    Progress,
+    all_of,
+    is_of,
+    write_selectors,
+)
 from clusterspace.fleet.migration.groups import policy_paths
 from clusterspace.fleet.migration.plan import PlanItem
 from clusterspace.fleet.migration.progress import (
@@ -30,8 +36,9 @@ from clusterspace.fleet.migration.progress import (
     Item,
     MigrationStore,
     Phase,
+    Record,
     State,
-    count_states,
+    Tally,
 )
 from clusterspace.fleet.migration.selection import DEFINITION, NAMESPACE
 from clusterspace.fleet.migration.waiting import FIRST_LOOK, Waiting
@@ -84,17 +91,26 @@ class Undoing:
         self._clock = clock
         self._progress = progress
         self._waiting = Waiting(clock, options.patience)
-        self._chunks: list[Chunk] = []
+        self._tally = Tally()
+        self._carried = CarriedItems()
+        self._kept_in: set[str] = set()
+        """Namespaces of which something stays on the hub."""
         self._cluster = ""
 
     async def run(self) -> Counter[State]:
         """Give back what was taken; CannotMigrate names what cannot be, after all else was."""
         record = await self._store.record()
         self._cluster = record.cluster
-        self._chunks = [await self._store.chunk(each) for each in range(record.chunks)]
         only = self._options.only
-        titles = {each.plan.title for chunk in self._chunks for each in chunk.items}
-        if only and only not in titles:
+        is_there = not only
+        with_namespaces: list[int] = []
+        async for chunk in self._store.chunks(record):
+            self._tally.note(chunk)
+            self._carried.note(chunk)
+            is_there |= any(each.plan.title == only for each in chunk.items)
+            if any(_is_namespace(each.plan) for each in chunk.items):
+                with_namespaces.append(chunk.number)
+        if not is_there:
             raise CannotMigrate(
                 f"migration {record.name} has no {only}: `clusterspace migrate status "
                 f"{record.name} -o yaml` shows what it has"
@@ -102,7 +118,8 @@ class Undoing:
         if not only:
             # From here on nobody takes anything further for this migration.
             await self._tell(Phase.UNDOING)
-        for chunk in reversed(self._chunks):
+        for number in reversed(range(record.chunks)):
+            chunk = await self._store.chunk(number)
             for batch in self._batches(chunk):
                 results = await all_of(self._give_back(chunk.items[each]) for each in batch)
                 for index, item in zip(batch, results, strict=True):
@@ -110,32 +127,50 @@ class Undoing:
                 # A crash before this write leaves items that are Taken and have no template: the
                 # next one finds nothing to give back, and says so.
                 await self._store.write(chunk)
-                self._progress(count_states(self._chunks), record.items)
-        await self._trim_policies()
-        await self._give_back_namespaces()
-        kept = [each for chunk in self._chunks for each in chunk.items if _is_kept(each)]
+                self._tally.note(chunk)
+                self._carried.drop_lost(chunk, batch)
+                self._progress(self._tally.counts, record.items)
+            self._kept_in |= {each.plan.namespace for each in chunk.items if _is_kept(each)}
+        for path in self._carried.policies:
+            # Those that name nothing any more go.
+            for place in policy_paths(path):
+                named = self._carried.by(path)
+                await write_selectors(self._hub, place, self._store.name, named)
+        for number in reversed(with_namespaces):
+            chunk = await self._store.chunk(number)
+            await self._give_back_namespaces(chunk)
+            self._tally.note(chunk)
+        last, count = await self._what_stays(record)
         if not only:
-            await self._tell(
-                Phase.UNDOING if kept else Phase.UNDONE, kept[-1].reason if kept else ""
-            )
-        elif kept:
-            kept = [each for each in kept if each.plan.title == only]
-        if kept:
+            reason = "" if last is None else last.reason
+            await self._tell(Phase.UNDOING if last else Phase.UNDONE, reason)
+        if last is not None:
             # The last of the plan was tried first; what others need often stays because they do.
-            more = f" (and {len(kept) - 1} more)" if len(kept) > 1 else ""
-            raise CannotMigrate(f"{kept[-1].plan.title}{more} stays on the hub: {kept[-1].reason}")
-        return count_states(self._chunks)
+            more = f" (and {count - 1} more)" if count > 1 else ""
+            raise CannotMigrate(f"{last.plan.title}{more} stays on the hub: {last.reason}")
+        return self._tally.counts
+
+    async def _what_stays(self, record: Record) -> tuple[Item | None, int]:
+        """Return the last of the items that were not given back, of those meant, and how many."""
+        last, count = None, 0
+        async for chunk in self._store.chunks(record):
+            for item in chunk.items:
+                if _is_kept(item) and self._is_meant(item):
+                    last, count = item, count + 1
+        return last, count
+
+    def _is_meant(self, item: Item) -> bool:
+        return not self._options.only or item.plan.title == self._options.only
 
     async def _tell(self, phase: Phase, message: str = "") -> None:
-        await self._store.tell(phase, count_states(self._chunks), self._clock.now(), message)
+        await self._store.tell(phase, self._tally.counts, self._clock.now(), message)
 
     def _batches(self, chunk: Chunk) -> list[list[int]]:
         """Return what is to be given back of a chunk, the last first, some at a time."""
         batches: list[list[int]] = []
         for index in reversed(range(len(chunk.items))):
             item = chunk.items[index]
-            is_meant = not self._options.only or item.plan.title == self._options.only
-            if not is_meant or item.state is State.UNDONE or _is_namespace(item.plan):
+            if not self._is_meant(item) or item.state is State.UNDONE or _is_namespace(item.plan):
                 continue
             last = batches[-1] if batches else []
             is_full = len(last) >= self._options.at_once
@@ -234,45 +269,30 @@ class Undoing:
                 return
         raise CannotMigrate(f"somebody changes {planned.title} without a pause; undo it again")
 
-    async def _trim_policies(self) -> None:
-        """Take out of the policies what was given back; those that name nothing any more go."""
-        items = [each for chunk in self._chunks for each in chunk.items]
-        for path in dict.fromkeys(each.plan.policy_path for each in items):
-            for place in () if path is None else policy_paths(path):
-                left = (State.TAKEN, State.TAKING, State.PENDING)
-                named = [
-                    each.plan
-                    for each in items
-                    if each.plan.policy_path == path and each.state in left
-                ]
-                await write_selectors(self._hub, place, self._store.name, named)
-
-    async def _give_back_namespaces(self) -> None:
+    async def _give_back_namespaces(self, chunk: Chunk) -> None:
         """Delete the namespaces that were made on the hub and in which nothing is left.
 
         Deleting a namespace deletes what is in it. So all of it is looked at, and what cannot be
         looked at counts as something.
         """
-        items = [each for chunk in self._chunks for each in chunk.items]
-        for chunk in reversed(self._chunks):
-            for index, item in enumerate(chunk.items):
-                is_meant = not self._options.only or item.plan.title == self._options.only
-                if not is_meant or not _is_namespace(item.plan) or item.state is State.UNDONE:
-                    continue
-                namespace = await self._hub.find(item.plan.path)
-                is_ours = namespace is not None and is_of(namespace, self._store.name)
-                if namespace is None or not is_ours or item.state is State.SKIPPED:
-                    chunk.items[index] = item.now(State.UNDONE, item.reason)
-                elif any(_is_kept(each) for each in items if each.plan.namespace == item.plan.name):
-                    chunk.items[index] = item.now(State.TAKEN, "what is in it stays on the hub")
-                elif why := await self._contents_of(item.plan.name):
-                    chunk.items[index] = item.now(State.UNDONE, f"it stays on the hub: {why}")
-                else:
-                    with suppress(NotFound):
-                        await self._hub.delete(item.plan.path, DeleteOptions(uid_of(namespace)))
-                    await self._until_gone(item.plan.path, uid_of(namespace))
-                    chunk.items[index] = item.now(State.UNDONE)
-            await self._store.write(chunk)
+        for index, item in enumerate(chunk.items):
+            is_over = item.state is State.UNDONE
+            if not self._is_meant(item) or not _is_namespace(item.plan) or is_over:
+                continue
+            namespace = await self._hub.find(item.plan.path)
+            is_ours = namespace is not None and is_of(namespace, self._store.name)
+            if namespace is None or not is_ours or item.state is State.SKIPPED:
+                chunk.items[index] = item.now(State.UNDONE, item.reason)
+            elif item.plan.name in self._kept_in:
+                chunk.items[index] = item.now(State.TAKEN, "what is in it stays on the hub")
+            elif why := await self._contents_of(item.plan.name):
+                chunk.items[index] = item.now(State.UNDONE, f"it stays on the hub: {why}")
+            else:
+                with suppress(NotFound):
+                    await self._hub.delete(item.plan.path, DeleteOptions(uid_of(namespace)))
+                await self._until_gone(item.plan.path, uid_of(namespace))
+                chunk.items[index] = item.now(State.UNDONE)
+        await self._store.write(chunk)
 
     async def _until_gone(self, path: ResourcePath, uid: str) -> None:
         """Wait until an object of the hub is gone: a namespace takes a while to be emptied."""
