@@ -38,6 +38,7 @@ from clusterspace.testing.steps import until, until_equal
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 EXPORTS: Final = GroupVersionResource("multicluster.x-k8s.io", "v1alpha1", "serviceexports")
+QUOTAS: Final = GroupVersionResource("", "v1", "resourcequotas")
 IMPORTER: Final = "endpointslice-controller.karmada.io"
 
 
@@ -179,6 +180,82 @@ async def test_a_report_of_any_shape_stops_nobody(site: Site, nonsense: Any) -> 
     await site.report("a", [])
     await site.report("a-b", [])
     await until_equal(lambda: _count(site), 0)
+
+
+UNFIT: Final = {
+    "a name that is none": [{"name": "", "port": 80, "appProtocol": "a/b/c"}],
+    "a name twice": [{"name": "http", "port": 80}, {"name": "http", "port": 81}],
+    "no name twice": [{"port": 80}, {"port": 81}],
+}
+
+
+@pytest.mark.parametrize("ports", UNFIT.values(), ids=UNFIT)
+async def test_what_no_api_server_would_store_holds_up_nobody_elses_endpoints(
+    site: Site, ports: Any
+) -> None:
+    await site.report("a", [a_slice("unfit", "10.7.0.5", ports=ports)])
+    await site.report("a-b", [a_slice("after", "10.8.0.8")])
+
+    await until_equal(site.addresses, {"10.7.0.5", "10.8.0.8"})
+    (found,) = [each for each in await site.slices() if name_of(each) == "imported-a-unfit"]
+    assert [each.get("name", "") for each in found["ports"]] == [ports[0].get("name", "")]
+    assert not any(each.get("appProtocol") for each in found["ports"])
+    await site.report("a", [])
+    await site.report("a-b", [])
+    await until_equal(lambda: _count(site), 0)
+
+
+async def test_what_the_hub_refuses_of_one_cluster_holds_up_nobody_elses_endpoints(
+    site: Site,
+) -> None:
+    hub = site.fleet.hub.client
+    only_few = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "few", "namespace": "default"},
+        "spec": {"hard": {"count/endpointslices.discovery.k8s.io": "2"}},
+    }
+    # The first is the API server's own, and stays.
+    quota = await hub.create(ResourcePath(QUOTAS, "default"), only_few)
+    await site.report("a-b", [a_slice("before", "10.8.0.6")])
+    await until_equal(site.addresses, {"10.8.0.6"})
+
+    await site.report("a", [a_slice(f"web-{number}", "10.7.0.6") for number in range(5)])
+    await site.report("a-b", [a_slice("before", "10.8.0.7")])
+
+    await until_equal(site.addresses, {"10.8.0.7"})
+    await hub.delete(resource_path_of(QUOTAS, quota), DeleteOptions(uid_of(quota)))
+    await until_equal(site.addresses, {"10.8.0.7", "10.7.0.6"})
+    await site.report("a", [])
+    await site.report("a-b", [])
+    await until_equal(lambda: _count(site), 0)
+
+
+async def test_a_slice_of_somebodys_own_is_left_alone_and_said_to_be_in_the_way(
+    site: Site,
+) -> None:
+    hub = site.fleet.hub.client
+    place = ResourcePath(ENDPOINT_SLICES, "default", "imported-a-web")
+    body = {"apiVersion": ENDPOINT_SLICES.api_version, "kind": "EndpointSlice"}
+    own = {"addressType": "IPv4", "endpoints": [{"addresses": ["10.9.0.1"]}]}
+    made = await hub.create(place.collection, {**body, "metadata": {"name": place.name}, **own})
+    await site.report("a", [a_slice("web", "10.7.0.7"), a_slice("web-2", "10.7.0.8")])
+
+    await until(lambda: _is_told_of(hub, "EndpointSlice imported-a-web is not imported"))
+
+    assert await site.addresses() == {"10.7.0.8"}
+    assert await hub.get(place) == made
+    await hub.delete(place, DeleteOptions(uid_of(made)))
+    await site.report("a", [a_slice("web", "10.7.0.9")])
+    await until_equal(site.addresses, {"10.7.0.9"})
+    await site.report("a", [])
+    await until_equal(lambda: _count(site), 0)
+
+
+async def _is_told_of(hub: ClusterClient, what: str) -> bool:
+    events = GroupVersionResource("", "v1", "events")
+    listed = await hub.list_objects(ResourcePath(events, "karmada-es-a"))
+    return any(what in each["message"] for each in listed)
 
 
 async def test_controllers_touch_no_service_but_those_they_derived(site: Site) -> None:

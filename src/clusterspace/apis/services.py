@@ -11,7 +11,6 @@ Names, labels and annotations are Karmada's, letter for letter.
 """
 
 import ipaddress
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -33,6 +32,7 @@ from clusterspace.kube.names import (
     dns1123_label_problems,
     dns1123_subdomain_problems,
     label_value_problems,
+    qualified_name_problems,
 )
 from clusterspace.kube.objects import Object, find_at, labels_of, name_of
 from clusterspace.kube.resources import GroupVersionResource
@@ -107,8 +107,11 @@ _METADATA_SERVICES: Final = frozenset(
     for each in ("fd00:ec2::254", "100.100.100.200", "168.63.129.16", "192.0.0.192")
 )
 """Where clouds tell machines who they are, outside of the link-local range."""
+_NOWHERE: Final = tuple(
+    map(ipaddress.ip_network, ("0.0.0.0/8", "2001::/32", "2002::/16", "fec0::/10"))
+)
+"""This network, and ways to write an IPv4 address, or one of the site, as an IPv6 address."""
 _CONDITIONS: Final = ("ready", "serving", "terminating")
-_APP_PROTOCOL: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_./]{0,251}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +156,10 @@ def _read_slice(reported: Any) -> tuple[Object, int] | None:
         return None
     if not isinstance(family, str) or family not in _FAMILIES:
         return None
-    reported_ports = map(_read_port, _dicts(slice_.get("ports"))[:_MOST_PORTS])
-    ports = [each for each in reported_ports if each is not None]
+    ports: dict[str, Object] = {}
+    for port in map(_read_port, _dicts(slice_.get("ports"))[:_MOST_PORTS]):
+        if port is not None:
+            ports.setdefault(str(port["name"]), port)  # of two with one name no slice may consist
     reported_endpoints = _dicts(slice_.get("endpoints"))
     endpoints = [
         clean
@@ -162,7 +167,7 @@ def _read_slice(reported: Any) -> tuple[Object, int] | None:
         if (clean := _read_endpoint(each, _FAMILIES[family])) is not None
     ]
     clean_slice: Object = {"name": name, "addressType": family, "endpoints": endpoints}
-    return {**clean_slice, "ports": ports}, len(reported_endpoints) - len(endpoints)
+    return {**clean_slice, "ports": [*ports.values()]}, len(reported_endpoints) - len(endpoints)
 
 
 def _read_port(port: Object) -> Object | None:
@@ -176,7 +181,7 @@ def _read_port(port: Object) -> Object | None:
         return None
     clean: Object = {"name": name, "port": number, "protocol": protocol}
     spoken = port.get("appProtocol")
-    if isinstance(spoken, str) and _APP_PROTOCOL.fullmatch(spoken):
+    if isinstance(spoken, str) and not qualified_name_problems(spoken):
         clean["appProtocol"] = spoken
     return clean
 
@@ -222,6 +227,7 @@ def may_be_endpoint(address: Any, version: int) -> bool:
         or parsed.is_unspecified
         or parsed.is_reserved
         or parsed in _METADATA_SERVICES
+        or any(parsed in each for each in _NOWHERE)
     )
     return parsed.version == version and not is_local and mapped is None and "%" not in address
 

@@ -56,6 +56,7 @@ def test_addresses_and_ports_of_a_slice_are_exported() -> None:
     [
         "127.0.0.1",
         "0.0.0.0",
+        "0.1.2.3",
         "169.254.169.254",
         "224.0.0.1",
         "255.255.255.255",
@@ -77,7 +78,19 @@ def test_an_address_that_means_the_readers_own_network_is_left_out(address: str)
 
 @pytest.mark.parametrize(
     "address",
-    ["::1", "::", "fe80::1", "ff02::1", "fd00:ec2::254", "::ffff:127.0.0.1", "fe80::1%eth0"],
+    [
+        "::1",
+        "::",
+        "fe80::1",
+        "ff02::1",
+        "fd00:ec2::254",
+        "::ffff:127.0.0.1",
+        "fe80::1%eth0",
+        "2002:a9fe:a9fe::1",
+        "2001:0:a9fe:a9fe::1",
+        "64:ff9b::a9fe:a9fe",
+        "fec0::1",
+    ],
 )
 def test_so_is_one_of_the_other_family(address: str) -> None:
     both = a_slice("web-abc", address, "2001:4860::8", addressType="IPv6")

@@ -47,7 +47,7 @@ from clusterspace.controllers.controller import (
 )
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, IndexKeys, Update
-from clusterspace.errors import AlreadyExists, NotFound
+from clusterspace.errors import AlreadyExists, ApiError, NotFound
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
@@ -64,6 +64,9 @@ SETTLE_SECONDS: Final = 0.2
 
 BEHIND_SECONDS: Final = 1.0
 """How long to wait for a cache that the hub has just shown to be behind."""
+
+TAKEN_SECONDS: Final = 30.0
+"""After how long to look whether a name is free by now."""
 
 NAME_TAKEN: Final = "SyncEndpointSliceFailed"
 
@@ -113,8 +116,19 @@ class ServiceExports(Reconciler):
             # Not in the log alone: whoever misses an endpoint looks at the Work that exports it.
             message = f"EndpointSlice {taken.name} is not imported: its name is another slice's"
             self._events.record(works[taken.cluster], NAME_TAKEN, message, is_warning=True)
+        problems: list[ApiError] = []
+        is_taken = False
         for slice_ in desired.slices.values():
-            await self._write(slice_)
+            # What one cluster reports is no reason to keep the endpoints of another from anybody.
+            try:
+                is_written = await self._write(slice_)
+            except ApiError as error:
+                problems.append(error)
+                continue
+            if not is_written:
+                is_taken = True
+                message = f"EndpointSlice {name_of(slice_)} is not imported: its name is taken"
+                self._events.record(works[source_of(slice_)], NAME_TAKEN, message, is_warning=True)
         key = key_of(request.namespace, derived_service_name(request.name))
         is_behind = False
         for slice_ in self._slices.cache.objects_at(BY_SERVICE, key):
@@ -133,12 +147,18 @@ class ServiceExports(Reconciler):
                 await self._hub.delete(path, DeleteOptions(uid=uid_of(slice_)))
             except NotFound:
                 continue
-        return RequeueAfter(BEHIND_SECONDS) if is_behind else Done()
+        if problems:
+            raise problems[0]
+        if is_behind:
+            return RequeueAfter(BEHIND_SECONDS)
+        # Slices of others are not followed: nobody tells when one is gone that has our name.
+        return RequeueAfter(TAKEN_SECONDS) if is_taken else Done()
 
     def _find(self, namespace: str, name: str) -> Object | None:
         return self._slices.cache.find(key_of(namespace, name))
 
-    async def _write(self, desired: Object) -> None:
+    async def _write(self, desired: Object) -> bool:
+        """Write a slice; False when somebody's own has its name, which is left alone."""
         path = resource_path_of(ENDPOINT_SLICES, desired)
         existing = self._slices.cache.find(path.key)
         if existing is None:
@@ -147,19 +167,20 @@ class ServiceExports(Reconciler):
             except AlreadyExists:
                 existing = await self._hub.get(path)
                 if not is_alike(existing, desired):
-                    return  # somebody's own slice: it is left alone, and tried again when it goes
+                    return False
         if existing is None:
-            return
+            return True
         if existing.get("addressType") != desired["addressType"]:
             # It cannot be changed. Killed in between, the next attempt finds none and creates it.
             await self._hub.delete(path, DeleteOptions(uid=uid_of(existing)))
             await self._hub.create(path.collection, desired)
-            return
+            return True
         labels = {**labels_of(existing), **labels_of(desired)}
         annotations = {**annotations_of(existing), **annotations_of(desired)}
         marked = with_metadata(existing, labels=labels, annotations=annotations)
         content = {key: desired[key] for key in ("endpoints", "ports")}
         await commit(self._hub, path, existing, {**marked, **content})
+        return True
 
     async def _is_reported(self, request: Request, slice_: Object) -> bool:
         """Whether, by the hub's own word, a slice still stands for what a cluster exports."""
