@@ -19,6 +19,7 @@ What a group does not tell of (an omitted label, a node's name) is taken to be a
 by a node or two, and never without end.
 """
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -243,7 +244,7 @@ def read_estimate(written: Object) -> Estimate | None:
     """Read a `status.estimate`; None when it makes no sense: then it says nothing."""
     common: dict[str, str] = written.get("labels") or {}
     try:
-        return Estimate(
+        read = Estimate(
             groups=tuple(
                 NodeGroup(
                     labels={**common, **(group.get("labels") or {})},
@@ -270,6 +271,7 @@ def read_estimate(written: Object) -> Estimate | None:
     except (MalformedQuantity, KeyError, TypeError, ValueError, AttributeError):
         # Written by the cluster's own agent, who may write anything the schema lets through.
         return None
+    return bounded(read)
 
 
 def estimate_nodes(nodes: Sequence[NodeGroup]) -> Estimate | None:
@@ -277,22 +279,31 @@ def estimate_nodes(nodes: Sequence[NodeGroup]) -> Estimate | None:
 
     None when the nodes are too different for that: nothing is better than a guess.
     """
-    omitted: list[str] = []
-    values = {
-        key: {node.labels.get(key) for node in nodes}
-        for key in {key for node in nodes for key in node.labels}
-    }
-    keys = sorted(values, key=lambda key: (len(values[key]), key))
-    # Names of nodes go first, then what has nearly as many values.
-    while keys and len(values[keys[-1]]) > MOST_GROUPS:
-        omitted.append(keys.pop())
-    groups = _grouped(nodes, keys)
-    while len(groups) > MOST_GROUPS and keys:
-        omitted.append(keys.pop())
-        groups = _grouped(nodes, keys)
-    if len(groups) > MOST_GROUPS or max(len(keys), len(omitted)) > MOST_LABELS:
+    values: dict[str, set[str]] = {}
+    counts = Counter[str]()
+    for node in nodes:
+        for key, value in node.labels.items():
+            counts[key] += 1
+            # One more than may be told is enough to know that there are too many.
+            if len(known := values.setdefault(key, set())) <= MOST_GROUPS:
+                known.add(value)
+    # A cluster may have a label of its own for every node, or thousands on each: more than can be
+    # told, or left out by name. All that follows is done for few labels.
+    if len(values) > 2 * MOST_LABELS:
         return None
-    return bounded(Estimate(tuple(groups), frozenset(omitted)))
+    # A node without a label has one value more of it: none.
+    spread = {key: len(values[key]) + (counts[key] < len(nodes)) for key in values}
+    keys = sorted(spread, key=lambda key: (spread[key], key))
+    # Names of nodes are omitted first, then what has nearly as many values. The fewer labels, the
+    # fewer groups: as many of them are shown as make few enough.
+    possible = range(sum(spread[key] <= MOST_GROUPS for key in keys) + 1)
+    fitting = bisect_right(possible, MOST_GROUPS, key=lambda n: len(_grouped(nodes, keys[:n])))
+    if not fitting:
+        return None
+    shown, omitted = keys[: fitting - 1], keys[fitting - 1 :]
+    if max(len(shown), len(omitted)) > MOST_LABELS:
+        return None
+    return bounded(Estimate(tuple(_grouped(nodes, shown)), frozenset(omitted)))
 
 
 def write_estimate(estimate: Estimate) -> Object:

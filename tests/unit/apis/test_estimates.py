@@ -1,5 +1,9 @@
 """How many replicas a cluster can take: counted node by node, and never without end."""
 
+import time
+from collections.abc import Callable
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -188,6 +192,38 @@ def test_nodes_that_have_nothing_in_common_are_not_guessed_at() -> None:
     nodes = [node("1", taint={"key": f"k{n}", "effect": "NoSchedule"}) for n in range(50)]
 
     assert estimate_nodes(nodes) is None
+
+
+@pytest.mark.parametrize(
+    ("count", "labels_of"),
+    [
+        (400, lambda n: {f"own-{n}-{each}": "" for each in range(100)}),
+        (5000, lambda n: {f"l{each}": str(n % 20) for each in range(120)}),
+        (400, lambda n: {f"l{each}": str(n % 2) for each in range(1000)}),
+    ],
+    ids=["labels of each node's own", "labels with many values", "thousands of labels"],
+)
+def test_what_nodes_are_labelled_with_holds_up_nobody(
+    count: int, labels_of: Callable[[int], dict[str, str]]
+) -> None:
+    """Whoever reports on many clusters reads what each of them makes up: no step is quadratic."""
+    room = NodeRoom(1, amounts(cpu="1", pods="110"))
+    nodes = [NodeGroup(labels_of(number), (), (room,)) for number in range(count)]
+    started = time.process_time()
+
+    estimate_nodes(nodes)
+
+    assert time.process_time() - started < 5
+
+
+def test_of_too_many_rooms_that_somebody_wrote_few_are_counted_with() -> None:
+    rooms = [{"count": 1, "free": {"cpu": f"{n}m", "pods": "9"}} for n in range(1, 400)]
+    written = {"nodes": [{"labels": {"zone": str(n)}, "rooms": rooms} for n in range(20)]}
+
+    read = read_estimate(written)
+
+    assert read is not None
+    assert sum(len(group.rooms) for group in read.groups) <= MOST_ROOMS
 
 
 def test_the_same_cluster_is_the_same_text_whatever_the_order_of_its_nodes() -> None:

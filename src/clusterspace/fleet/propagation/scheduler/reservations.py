@@ -69,8 +69,10 @@ class _Reduced(KnownEstimate):
             ):
                 left, placed = before._left, placed[len(before._placed) :]
             for each in placed:
-                left = left.without(each.claim, each.replicas)
-            self._left = bounded(left)
+                # Every one splits rooms. A cluster may claim to have any number of nodes, and what
+                # was placed before a restart is counted all at once.
+                left = bounded(left.without(each.claim, each.replicas))
+            self._left = left
         self._before = None
         return self._left
 
