@@ -12,13 +12,14 @@ from tests.flows.stages import edit
 
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.apis.fleet_placements import API_VERSION, GROUP, RESOURCE_SNAPSHOTS
-from clusterspace.apis.member_clusters import MEMBER_CLUSTERS
+from clusterspace.apis.member_clusters import AGENT, KUBEFLEET, MEMBER_CLUSTERS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.errors import Forbidden
 from clusterspace.kube.objects import (
     Object,
+    annotations_of,
     find_at,
     name_of,
     namespace_of,
@@ -101,6 +102,26 @@ async def test_the_right_to_say_who_the_agent_is_can_be_given(hub: Hub) -> None:
         )
 
     assert made["spec"] != changed["spec"]
+
+
+# Who carries out the Works of a cluster
+
+
+@pytest.mark.parametrize("was", [None, KUBEFLEET], ids=["ours", "KubeFleet's"])
+async def test_who_may_patch_clusters_does_not_say_whose_agent_works_there(
+    hub: Hub, was: str | None
+) -> None:
+    """Our agent would stop, and what is placed would lie where nobody takes it from."""
+    place = ResourcePath(CLUSTERS, name="east")
+    annotations = {AGENT: was} if was else None
+    await hub.admin.create(place.collection, with_metadata(CLUSTER, annotations=annotations))
+    other = None if was else {AGENT: KUBEFLEET}
+    async with hub.seen_by(rule(CLUSTERS.group, "clusters")) as attacker:
+        with pytest.raises(Forbidden, match='cannot update resource "clusters/credentials"'):
+            await edit(attacker, place, lambda held: with_metadata(held, annotations=other))
+        await edit(attacker, place, lambda held: with_metadata(held, labels={"a": "b"}))
+
+    assert annotations_of(await hub.admin.get(place)).get(AGENT) == was
 
 
 # The end of an object, by an owner that is not there

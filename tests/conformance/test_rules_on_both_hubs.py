@@ -17,6 +17,7 @@ from tests.flows.stages import resource_path_of
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.clusters import CLUSTERS, WORKS
+from clusterspace.apis.member_clusters import AGENT, KUBEFLEET
 from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.apis.works import RESOURCE_BINDINGS
 from clusterspace.apiserver.http.users import User
@@ -338,6 +339,13 @@ TABLE = (
         creating(cluster("north", apiEndpoint="https://10.0.0.9")),
         "Forbidden",
         "says where the cluster's credentials go",
+    ),
+    Bad(
+        "whose agent works there",
+        "jane",
+        patching(WEST, {"metadata": {"annotations": {AGENT: KUBEFLEET}}}),
+        "Forbidden",
+        "who carries out its Works",
     ),
     Bad(
         "two affinities",

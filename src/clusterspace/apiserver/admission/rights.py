@@ -153,9 +153,10 @@ class CredentialsRight(Plugin):
 
     Who may patch Clusters cordons and labels them. An address, a Secret or a proxy would send a
     member's token anywhere, so these fields need `update` on `clusters/credentials`, which is a
-    right and no URL. A MemberCluster's identity is given the member's rights, so it needs the same
-    on `memberclusters/credentials`. And agents let the servers into their clusters that certain
-    Leases name: who writes one needs `update` on `clusters/tunnel`. Many may write Leases.
+    right and no URL. So does whose agent works there: the other one would stop. A MemberCluster's
+    identity is given the member's rights, so it needs the same on `memberclusters/credentials`.
+    And agents let the servers into their clusters that certain Leases name: who writes one needs
+    `update` on `clusters/tunnel`. Many may write Leases.
     """
 
     def __init__(self, authorizer: Authorizer) -> None:
@@ -168,6 +169,13 @@ class CredentialsRight(Plugin):
         if admission.is_of(clusters.CLUSTERS.group, clusters.KIND):
             fields = ", ".join(f"spec.{each}" for each in changed_fields(new, old))
             says = f"{fields} says where the cluster's credentials go" if fields else ""
+            if (
+                not says
+                and old is not None
+                and annotations_of(new).get(member_clusters.AGENT)
+                != (annotations_of(old).get(member_clusters.AGENT))
+            ):
+                says = f"annotation {member_clusters.AGENT} says who carries out its Works"
         elif admission.is_of(member_clusters.GROUP, member_clusters.KIND):
             # Compared as written: the schema has not been asked yet, so it may be anything.
             before, after = (find_at(each, "spec", "identity") or None for each in (old, new))
