@@ -276,11 +276,14 @@ class PlacementSite:
         return found
 
 
-def assembled(hub: ClusterClient, writer: Client, site: PlacementSite) -> dict[str, Any]:
+def assembled(
+    hub: ClusterClient, writer: Client, site: PlacementSite, caches: HubCaches | None = None
+) -> dict[str, Any]:
     """Return everything that runs, as a process puts it together."""
     clock, random = SystemClock(), Random(1)
-    events = EventRecorder(hub, component="test", clock=clock)
-    caches = HubCaches(hub)
+    # Events are for people: when they are written decides nothing.
+    events = EventRecorder(site.hub, component="test", clock=clock)
+    caches = caches or HubCaches(hub)
     reconcilers = (
         Detector(hub, caches, events, random=random),
         PolicyLifecycle(hub, caches, events, random=random),
@@ -300,9 +303,18 @@ def assembled(hub: ClusterClient, writer: Client, site: PlacementSite) -> dict[s
 
 
 @asynccontextmanager
-async def running(site: PlacementSite, writer: Client | None = None) -> AsyncGenerator[Any]:
-    """Run one life of everything; yields the tasks, which end when one is killed."""
-    runs = assembled(site.hub, writer or site.hub, site)
+async def running(
+    site: PlacementSite,
+    writer: Client | None = None,
+    hub: ClusterClient | None = None,
+    caches: HubCaches | None = None,
+) -> AsyncGenerator[Any]:
+    """Run one life of everything; yields the tasks, which end when one is killed.
+
+    `writer` is what placements write with, `hub` what everybody else does.
+    """
+    hub = hub or site.hub
+    runs = assembled(hub, writer or hub, site, caches)
     tasks = [asyncio.create_task(run(), name=name) for name, run in runs.items()]
     try:
         yield tasks

@@ -1,44 +1,149 @@
-"""A staged update over a whole fleet, whose controllers are killed again and again.
+"""A staged update over a whole fleet, whose hub and controllers are killed again and again.
 
 A cluster joins, one leaves, one is dead. Never are more clusters of a stage without what they had
 than the stage allows, and what was begun is taken back when somebody says so.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any, TypeVar
 
 import pytest
-from tests.component.placement_site import PlacementSite, placement, placement_site, running
+from tests.component.hub_wire import HubProcess
+from tests.component.placement_site import PlacementSite, placement, running
 from tests.flows.test_staged_updates import Runs, run, stage, strategy
 
 from clusterspace.apis.fleet_placements import FLEET_BINDINGS
 from clusterspace.apis.staged_updates import CLUSTER_RUNS
+from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import (
+    EVERYTHING,
+    ClusterClient,
+    ListOptions,
+    PatchType,
+    WriteOptions,
+)
+from clusterspace.client.settings import ConnectionSettings
+from clusterspace.errors import AlreadyExists, ClusterError
 from clusterspace.fleet.propagation.placements.staged_updates import max_concurrency
 from clusterspace.kube.conditions import find_condition
-from clusterspace.kube.objects import find_at
-from clusterspace.testing.crashes import CrashingClient, CrashPoint
+from clusterspace.kube.objects import Object, find_at, name_of
+from clusterspace.testing.crashes import CrashingClient, CrashPoint, Fuse, MortalClient, Snare
+from clusterspace.testing.hubs import client_for_test, free_port
 from clusterspace.testing.steps import stop, until
 
 SHARE = "25%"
+PLAIN = WriteOptions()
+PATIENCE = 180.0
+"""Hub and controllers begin anew again and again, and read everything each time."""
+EVERYWHERE: Object = {"name": "all", "labelSelector": {}, "maxConcurrency": "100%"}
+Answer = TypeVar("Answer")
+
+
+class MortalHub:
+    """A hub as a process of its own, which is killed, and comes back where it was."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir()
+        self._directory = directory
+        self._port = free_port()
+        self._process = self._started()
+        self._returning: asyncio.Task[float] | None = None
+        self.deaths = 0
+
+    def _started(self) -> HubProcess:
+        command = ("clusterspace", "hub", "--store", "sqlite")
+        return HubProcess(self._directory, command, port=self._port)
+
+    async def wait_ready(self) -> ConnectionSettings:
+        await asyncio.to_thread(self._process.wait_ready)
+        return read_kubeconfig([self._directory / "kubeconfig"]).settings(cluster="hub")
+
+    def die(self) -> None:
+        """End as at a power cut, and start again at once."""
+        if self._returning is not None and not self._returning.done():
+            return  # it is down already
+        self.deaths += 1
+        self._process.kill()
+        self._process = self._started()
+        # A task, so that who kills it goes on, and meets a hub that is away.
+        self._returning = asyncio.create_task(asyncio.to_thread(self._process.wait_ready))
+
+    async def end(self) -> None:
+        if self._returning is not None:
+            await self._returning
+        self._process.kill()
+
+
+class PersistentClient(ClusterClient):
+    """What a person does while a hub is away: try again."""
+
+    async def get(self, place: ResourcePath) -> Object:
+        return await _again(partial(super().get, place))
+
+    async def list_objects(
+        self, place: ResourcePath, options: ListOptions = EVERYTHING
+    ) -> list[Object]:
+        return await _again(partial(super().list_objects, place, options))
+
+    async def create(
+        self, place: ResourcePath, kube_object: Object, options: WriteOptions = PLAIN
+    ) -> Object:
+        try:
+            return await _again(partial(super().create, place, kube_object, options))
+        except AlreadyExists:  # by the attempt before, whose answer was lost
+            return await self.get(place.named(name_of(kube_object)))
+
+    async def patch(
+        self, place: ResourcePath, patch_type: PatchType, patch: Any, options: WriteOptions = PLAIN
+    ) -> Object:
+        return await _again(partial(super().patch, place, patch_type, patch, options))
+
+
+async def _again(attempt: Callable[[], Awaitable[Answer]]) -> Answer:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                return await attempt()
+            except ClusterError:
+                await asyncio.sleep(0.05)
 
 
 @asynccontextmanager
-async def many_lives(site: PlacementSite, seed: int) -> AsyncGenerator[list[int]]:
-    """Run controllers that are killed at a write, each life at another; yields at which."""
+async def mortal_site(directory: Path) -> AsyncGenerator[tuple[PlacementSite, MortalHub]]:
+    """Run a hub that can be killed, with nobody at work and no members yet."""
+    async with AsyncExitStack() as stack:
+        hub = MortalHub(directory / "the-hub")
+        stack.push_async_callback(hub.end)
+        settings = await hub.wait_ready()
+        client = await stack.enter_async_context(client_for_test(settings))
+        yield PlacementSite(PersistentClient(client.connection), directory, stack), hub
+
+
+@asynccontextmanager
+async def many_lives(site: PlacementSite, hub: MortalHub, seed: int) -> AsyncGenerator[list[int]]:
+    """Run controllers that are killed at a write, or the hub is, or both; yields at which."""
     random, lives = Random(seed), list[int]()
 
     async def live() -> None:
         while True:
             write = random.randint(1, 60 + 2 * len(site.members))
-            dying = CrashingClient(site.hub, CrashPoint(write, is_after=random.random() < 0.5))
+            point = CrashPoint(write, is_after=random.random() < 0.5)
+            dying = CrashingClient(site.hub, point)
+            what = random.randrange(3)
+            if what == 0:  # the hub alone, and some time later the controllers, at another write
+                dying = CrashingClient(site.hub, fuse=TwoDeaths(point, hub, random))
             async with running(site, dying) as tasks:
                 for each in tasks:  # several may try to write when the process is dead
                     each.add_done_callback(lambda task: task.cancelled() or task.exception())
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if what == 1:
+                hub.die()
             lives.append(write)
 
     task = asyncio.create_task(live())
@@ -46,6 +151,17 @@ async def many_lives(site: PlacementSite, seed: int) -> AsyncGenerator[list[int]
         yield lives
     finally:
         await stop(task)
+
+
+class TwoDeaths(Fuse):
+    """Ends the hub at one write, and this process at a later one."""
+
+    def __init__(self, point: CrashPoint, hub: MortalHub, random: Random) -> None:
+        super().__init__(CrashPoint(point.write + random.randint(1, 60), point.is_after))
+        self._snare = Snare(point, hub.die)
+
+    async def around(self, write: Callable[[], Awaitable[Object]]) -> Object:
+        return await super().around(partial(self._snare.around, write))
 
 
 class Watchman:
@@ -101,13 +217,12 @@ async def test_a_fleet_of_a_hundred_is_updated_and_taken_back(tmp_path: Path) ->
 async def story(directory: Path, members: int, number_of_stages: int) -> None:
     patience = 30 + 5.0 * members
     rings = {f"member-{number:03}": f"r{number % number_of_stages}" for number in range(members)}
-    async with placement_site(directory) as site:
+    async with mortal_site(directory) as (site, hub):
         for name, ring in rings.items():
             await site.join(name, labels={"ring": ring})
         await site.app("settings")
         await site.place(placement(type="External"))
-        at_once = {"name": "all", "labelSelector": {}, "maxConcurrency": "100%"}
-        await site.put(CLUSTER_RUNS.strategies, strategy(at_once, name="once"))
+        await site.put(CLUSTER_RUNS.strategies, strategy(EVERYWHERE, name="once"))
         asked = {"afterStageTasks": [{"type": "Approval"}]}
         stages = [
             stage(f"s{each}", f"r{each}", maxConcurrency=SHARE, **(asked if each < 2 else {}))
@@ -119,6 +234,9 @@ async def story(directory: Path, members: int, number_of_stages: int) -> None:
             await runs.begin(run("a", rings="once"))
             await runs.until("a", "Succeeded", "True", "UpdateRunSucceeded", seconds=patience)
 
+        async def has(name: str, value: str) -> bool:
+            return await site.data(name, "settings") == {"v": value}
+
         dead, gone = "member-001", "member-003"
         reached = site.members.pop(dead)
         await site.set_ready(dead, "False", for_seconds=600)
@@ -126,20 +244,21 @@ async def story(directory: Path, members: int, number_of_stages: int) -> None:
         # Besides the dead one, which is on its way for ever, and the one that goes.
         seen = {name: ring for name, ring in rings.items() if name not in (dead, gone)}
         watchman = Watchman(site, seen, "crp-1-snapshot")
-        async with watchman.looking(), many_lives(site, members) as lives:
+        async with watchman.looking(), many_lives(site, hub, members) as lives:
             await runs.begin(run("b"))
             await runs.approve("b-after-s0", patience)
             await site.join("late", labels={"ring": "r0"})
             await site.leave(gone)
             await runs.approve("b-after-s1", patience)
             await runs.until("b", "Succeeded", "True", "UpdateRunSucceeded", seconds=patience)
-            await site.until_data("late", "settings", {"v": "2"})
+            await until(lambda: has("late", "2"), patience)
         for name in seen:
-            assert await site.data(name, "settings") == {"v": "2"}
+            assert await has(name, "2")
         for index, ring in enumerate(f"r{each}" for each in range(number_of_stages)):
             allowed = max_concurrency(stages[index], sum(r == ring for r in rings.values()))
             assert watchman.most.get(ring, 0) <= allowed
         assert lives, "nobody was killed"
+        assert hub.deaths, "the hub was not killed"
         status = await runs.status("b")
         entries = {
             each["clusterName"]: each for s in status["stagesStatus"] for each in s["clusters"]
@@ -150,17 +269,83 @@ async def story(directory: Path, members: int, number_of_stages: int) -> None:
         site.members[dead] = reached
         await site.set_ready(dead, "True")
         await site.set_data("settings", {"v": "3"})
-        async with many_lives(site, members + 1):
-            await site.until_data(dead, "settings", {"v": "2"})
+        async with many_lives(site, hub, members + 1):
+            await until(lambda: has(dead, "2"), patience)
             await runs.begin(run("c"))
-            await site.until_data("member-000", "settings", {"v": "3"})
+            await until(lambda: has("member-000", "3"), patience)
             await runs.begin(run("d", rings="once", index="1"))
             await runs.until("d", "Succeeded", "True", "UpdateRunSucceeded", seconds=patience)
             await runs.until("c", "Succeeded", "False", "UpdateRunFailed", seconds=patience)
 
             async def is_back() -> bool:
                 names = [name for name in (*rings, "late") if name != gone]
-                return all([await site.data(each, "settings") == {"v": "2"} for each in names])
+                return all([await has(each, "2") for each in names])
 
             # While somebody works: what the run before had sent may arrive after the other's end.
             await until(is_back, patience)
+
+
+@pytest.mark.slow
+async def test_killed_after_every_write_a_run_and_its_rollback_end_the_same(tmp_path: Path) -> None:
+    """Hub and controllers die together after each write of either, whoever makes it.
+
+    After one write is before the next: nobody has written anything in between.
+    """
+    rings = {"one": "r0", "two": "r1", "three": "r2"}
+    async with mortal_site(tmp_path) as (site, hub):
+        for name, ring in rings.items():
+            await site.join(name, labels={"ring": ring})
+        await site.app("settings")
+        await site.set_data("settings", {"v": "0"})
+        await site.place(placement(type="External"))
+        await site.put(CLUSTER_RUNS.strategies, strategy(EVERYWHERE, name="once"))
+        asked = {"afterStageTasks": [{"type": "Approval"}]}
+        stages = [stage("s0", "r0", **asked), stage("s1", "r1"), stage("s2", "r2")]
+        await site.put(CLUSTER_RUNS.strategies, strategy(*stages))
+        runs = Runs(site)
+        async with running(site):
+            await runs.begin(run("begin", rings="once"))
+            await runs.until("begin", "Succeeded", "True", "UpdateRunSucceeded")
+        counting = Fuse()
+        await there_and_back(site, hub, rings, 1, counting)
+        assert counting.writes > 10
+        for write in range(1, counting.writes + 1):
+            fuse = Fuse(CrashPoint(write, is_after=True))
+            await there_and_back(site, hub, rings, 1 + write, fuse)
+
+
+async def there_and_back(
+    site: PlacementSite, hub: MortalHub, rings: dict[str, str], number: int, fuse: Fuse
+) -> None:
+    """Roll a change out stage by stage, and take it back at once; all die when the fuse blows."""
+    runs, first = Runs(site), f"b{number}"
+    new, good = {"v": str(number)}, {"v": str(number - 1)}
+
+    async def lives() -> None:
+        mortal = MortalClient(site.hub.connection, fuse)
+        async with running(site, hub=mortal) as tasks:
+            for each in tasks:
+                each.add_done_callback(lambda task: task.cancelled() or task.exception())
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        hub.die()
+        async with running(site):
+            await asyncio.Event().wait()
+
+    async def seen(name: str) -> Object:
+        return await site.data(name, "settings") or {}
+
+    await site.set_data("settings", new)
+    task = asyncio.create_task(lives())
+    try:
+        watchman = Watchman(site, rings, f"crp-{number}-snapshot")
+        async with watchman.looking():
+            await runs.begin(run(first))
+            await runs.approve(f"{first}-after-s0", PATIENCE)
+            await runs.until(first, "Succeeded", "True", "UpdateRunSucceeded", seconds=PATIENCE)
+        assert all(each <= 1 for each in watchman.most.values())
+        assert [await seen(name) for name in rings] == [new] * len(rings)
+        await runs.begin(run(f"c{number}", rings="once", index=str(number - 1)))
+        await runs.until(f"c{number}", "Succeeded", "True", "UpdateRunSucceeded", seconds=PATIENCE)
+        assert [await seen(name) for name in rings] == [good] * len(rings)
+    finally:
+        await stop(task)

@@ -16,8 +16,11 @@ from tests.component.placement_site import (
 
 from clusterspace.apis.staged_updates import CLUSTER_RUNS, staged_scope_at
 from clusterspace.client.requests import ResourcePath
+from clusterspace.client.resources import ListOptions
+from clusterspace.controllers.informers import HubCaches, Informer
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, with_value
+from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.settled import settled
 from clusterspace.testing.steps import PATIENCE, until, until_equal
 
@@ -194,3 +197,28 @@ async def test_clusters_join_and_leave_and_namespaced_runs_do_the_same(site: Pla
     await site.until_settled("app/rp")
     await site.delete(path_of("app/rp"))
     await site.until_data("two", "settings", None)
+
+
+class Forgetful(HubCaches):
+    """Caches that never hear of strategies, as those that are late."""
+
+    def informer(
+        self, resource: GroupVersionResource, namespace: str = "", **options: Any
+    ) -> Informer:
+        if resource == CLUSTER_RUNS.strategies:
+            options["selection"] = ListOptions(label_selector="nobody=has-this")
+        return super().informer(resource, namespace, **options)
+
+
+async def test_a_strategy_that_was_made_just_before_its_run_is_found(tmp_path: Path) -> None:
+    """A run that cannot begin is over for good: a cache that lags must not end one."""
+    async with (
+        placement_site(tmp_path, "one") as site,
+        running(site, caches=Forgetful(site.hub)),
+    ):
+        await site.app("settings")
+        await site.place(placement(type="External"))
+        everywhere = {"name": "all", "labelSelector": {}}
+        await site.put(CLUSTER_RUNS.strategies, strategy(everywhere))
+        await Runs(site).begin(run("first"))
+        await Runs(site).until("first", "Succeeded", "True", "UpdateRunSucceeded")

@@ -54,16 +54,33 @@ class Fuse:
 
     def _blow_at(self, point: CrashPoint) -> None:
         if self._point == point:
-            self.is_blown = True
-            raise Killed(f"{'after' if point.is_after else 'before'} write {point.write}")
+            self._end(point)
+
+    def _end(self, point: CrashPoint) -> None:
+        self.is_blown = True
+        raise Killed(f"{'after' if point.is_after else 'before'} write {point.write}")
+
+
+class Snare(Fuse):
+    """Ends another process at a write of this one, which lives on."""
+
+    def __init__(self, point: CrashPoint, end_other: Callable[[], None]) -> None:
+        super().__init__(point)
+        self._end_other = end_other
+
+    def _end(self, point: CrashPoint) -> None:
+        del point
+        self._end_other()
 
 
 class CrashingClient:
     """A client that ends the process at one point; without one it only counts writes."""
 
-    def __init__(self, inner: Client, point: CrashPoint | None = None) -> None:
+    def __init__(
+        self, inner: Client, point: CrashPoint | None = None, *, fuse: Fuse | None = None
+    ) -> None:
         self._inner = inner
-        self._fuse = Fuse(point)
+        self._fuse = fuse or Fuse(point)
 
     @property
     def writes(self) -> int:

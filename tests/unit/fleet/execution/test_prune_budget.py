@@ -101,6 +101,20 @@ async def test_the_deletion_of_something_new_counts_for_seconds() -> None:
     assert not budget.counts.is_too_much
 
 
+def test_what_went_with_a_leave_does_not_count_when_the_cluster_is_back() -> None:
+    clock = ManualClock()
+    nobody: Any = None
+    held: Object = {"metadata": {"deletionTimestamp": format_time(clock.now())}}
+    budget = DeletionBudget(nobody, lambda: held, nobody, clock)
+    for _ in range(FREE_DELETIONS):
+        budget.note_deletion(clock.now())
+
+    held = cluster()
+    budget.note_work("web", clock.now())
+
+    assert not budget.counts.is_too_much
+
+
 def test_a_person_who_resumes_begins_a_new_window() -> None:
     window = DeletionWindow(ManualClock())
     window.note()

@@ -64,6 +64,7 @@ from clusterspace.controllers.controller import (
     Result,
     Watch,
     more_than_status_changed,
+    nothing,
     request_for,
 )
 from clusterspace.controllers.events import EventRecorder
@@ -216,6 +217,8 @@ class PlacementController(Reconciler):
         yield Watch(self._templates, to=self.placements_selecting, settle_seconds=SETTLE_SECONDS)
         for snapshots in self._override_snapshots:
             yield Watch(snapshots, to=self.placements_overridden, settle_seconds=SETTLE_SECONDS)
+        for runs in self._runs.informers:  # snapshots that a run needs are kept
+            yield Watch(runs, to=nothing)
 
     async def reconcile(self, request: Request) -> Result:
         """Bring one placement to where it should be."""

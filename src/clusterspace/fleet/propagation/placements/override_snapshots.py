@@ -41,6 +41,7 @@ from clusterspace.controllers.controller import (
     Result,
     Watch,
     more_than_status_changed,
+    nothing,
     request_for,
 )
 from clusterspace.controllers.informers import HubCaches, IndexKeys, OwnWrites, Update
@@ -115,6 +116,8 @@ class OverrideSnapshots(Reconciler):
             yield Watch(snapshots, to=overrides_of_snapshot)
         for bindings in self._bindings:
             yield Watch(bindings, to=self.overrides_let_go)
+        for runs in self._runs:  # snapshots that a run needs are kept
+            yield Watch(runs, to=nothing)
 
     async def reconcile(self, request: Request) -> Result:
         """Bring the snapshots of one override to where they should be."""

@@ -17,8 +17,11 @@ import structlog
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import CLUSTERS
+from clusterspace.apis.fleet_overrides import CLUSTER_SNAPSHOTS
+from clusterspace.apis.fleet_overrides import RESOURCE_SNAPSHOTS as OVERRIDE_SNAPSHOTS
 from clusterspace.apis.fleet_placements import (
     POLICY_INDEX,
+    SCOPES,
     UNSCHEDULED,
     apply_strategy_of,
     generation_of,
@@ -30,6 +33,7 @@ from clusterspace.apis.fleet_placements import (
     placement_text,
     scope_at,
 )
+from clusterspace.apis.member_clusters import MEMBER_CLUSTERS
 from clusterspace.apis.staged_updates import (
     INITIALIZE,
     PROGRESSING,
@@ -56,12 +60,17 @@ from clusterspace.controllers.controller import (
     RequeueAfter,
     Result,
     Watch,
+    nothing,
     request_for,
 )
 from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.informers import HubCaches, IndexKeys, Update
+from clusterspace.controllers.informers import HubCaches, IndexKeys, Informer, Update
 from clusterspace.errors import AlreadyExists, Conflict
-from clusterspace.fleet.propagation.placements.overrides import KnownOverrides, relevant_overrides
+from clusterspace.fleet.propagation.placements.overrides import (
+    OVERRIDE_INDEXES,
+    KnownOverrides,
+    relevant_overrides,
+)
 from clusterspace.fleet.propagation.placements.picking import KnownMembers, Member
 from clusterspace.fleet.propagation.placements.rollout import rolled_out, state_of, was_bound
 from clusterspace.fleet.propagation.placements.selection import snapshot_name
@@ -124,6 +133,11 @@ class KnownRuns:
             for each in STAGED_SCOPES
         }
 
+    @property
+    def informers(self) -> tuple[Informer, ...]:
+        """What has to be synced before anybody concludes that no run needs something."""
+        return tuple(self._runs.values())
+
     def of(self, placement: str) -> list[Object]:
         """Return all runs of the placement with this key."""
         return self._runs[scope_at(placement)].cache.objects_at(_BY_PLACEMENT, placement)
@@ -160,6 +174,16 @@ class StagedUpdateRuns(Reconciler):
             for each in STAGED_SCOPES
         }
         self._clusters = caches.informer(CLUSTERS)
+        self._read = [
+            *self._strategies.values(),
+            *self._placements.values(),
+            *(caches.informer(each.resource_snapshots, indexes=PARENT_INDEX) for each in SCOPES),
+            *(
+                caches.informer(each, indexes=OVERRIDE_INDEXES)
+                for each in (CLUSTER_SNAPSHOTS, OVERRIDE_SNAPSHOTS)
+            ),
+            caches.informer(MEMBER_CLUSTERS),
+        ]
         self._templates = caches.shared(TemplateInformers)
         self._members = caches.shared(KnownMembers)
         self._known_runs = caches.shared(KnownRuns)
@@ -178,6 +202,9 @@ class StagedUpdateRuns(Reconciler):
             )
             yield Watch(self._policies[scope], to=self.runs_of_binding)
         yield Watch(self._clusters, to=self.every_run, settle_seconds=_SETTLE_SECONDS)
+        # What a run begins with is written down for good, so all that it is read from is there.
+        for read in self._read:
+            yield Watch(read, to=nothing)
 
     async def reconcile(self, request: Request) -> Result:
         """Take one run as far as it goes now."""
@@ -263,8 +290,12 @@ class StagedUpdateRuns(Reconciler):
         """Write down what a run brings, and to which clusters when; None if it is too early."""
         scope = staged_scope_at(namespace_of(run))
         strategy_name = str(find_at(run, "spec", "stagedRolloutStrategyName") or "")
-        strategy_key = key_of(namespace_of(run), strategy_name)
-        strategy = self._strategies[scope].cache.find(strategy_key)
+        strategy = self._strategies[scope].cache.find(key_of(namespace_of(run), strategy_name))
+        if strategy is None and strategy_name:
+            # Made a moment before its run, and not in the cache yet: a run that could not begin
+            # is over for good, so the hub itself is asked.
+            path = ResourcePath(scope.strategies, namespace_of(run), strategy_name)
+            strategy = await self._hub.find(path)
         policies = self._policies[scope].cache.objects_at(BY_PARENT, key_of_placement(placement))
         policies = [each for each in policies if is_of(each, placement)]
         policy = max(policies, key=lambda each: index_of(each, POLICY_INDEX), default=None)
@@ -289,6 +320,12 @@ class StagedUpdateRuns(Reconciler):
                 in_use |= {int(asked)}
             selected = await self._snapshots.write(placement, selection, in_use)
             index = int(asked) if asked.isdigit() else selected.index
+            if asked.isdigit() and index not in selected.contents:
+                named = snapshot_name(name_of(placement), index)
+                resource = scope.placements.resource_snapshots
+                path = ResourcePath(resource, namespace_of(placement), named)
+                if await self._hub.find(path) is not None:
+                    return None  # it is on its way into the cache
             if (asked and not asked.isdigit()) or index not in selected.contents:
                 known = ", ".join(str(each) for each in sorted(selected.contents))
                 raise InvalidRunError(f"there is no resource snapshot {asked}; there are {known}")
