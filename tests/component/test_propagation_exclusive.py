@@ -240,17 +240,42 @@ async def test_an_agent_that_promises_nothing_proves_nothing_by_silence(
     await is_held(site, place, "--exclusive-lease")
 
 
-async def test_a_push_cluster_has_nobody_who_stops_it(
+async def become_push(site: Site, name: str) -> None:
+    path = ResourcePath(CLUSTERS, name=name)
+    await site.change(path, lambda held: with_value(held, "Push", "spec", "syncMode"))
+
+
+async def test_a_push_cluster_without_a_watchdog_has_nobody_who_stops_it(
     site: Site, running: Running, silence: ManualClock
 ) -> None:
-    path = ResourcePath(CLUSTERS, name="west")
-    await site.change(path, lambda held: with_value(held, "Push", "spec", "syncMode"))
+    await become_push(site, "west")
+    await renew(site, "west", promises=False)
     place = await placed(site)
     await move(site, place, "east")
     silence.freeze(ENOUGH)
+    for name in ("east", "north"):
+        await renew(site, name)
+    await settled()
     await poke(site, place)
 
-    await is_held(site, place, "register it with an agent")
+    await is_held(site, place, "start `clusterspace watchdog` there")
+
+
+async def test_a_silent_push_cluster_has_stopped_it_when_its_watchdogs_lease_has_run_out(
+    site: Site, running: Running, silence: ManualClock
+) -> None:
+    await become_push(site, "west")
+    place = await placed(site)
+    await move(site, place, "east")
+    await is_held(site, place, "if its watchdog stays silent it has by its lease")
+
+    silence.freeze(ENOUGH)
+    for name in ("east", "north"):
+        await renew(site, name)
+    await settled()
+    await poke(site, place)
+    await site.until_works(place, "west", "east")
+    assert is_being_deleted((await site.works_of(place))["west"])
 
 
 async def test_what_would_run_on_by_its_policy_is_not_started_elsewhere(

@@ -3,9 +3,10 @@
     template ──annotation: true──> Work and copy: leased         a lease stops the copy
     StatefulSet, purgeMode Directly ──> Work: acknowledged       its stop is waited for
 
-A leased copy is stopped by the agent of its cluster when that has not heard from the hub for as
-long as it has promised on its Lease. So a copy costs something: a hub that is away for longer than
-that stops it. Nobody has this unless the template asks for it.
+A leased copy is stopped by the agent of its cluster, or by a watchdog where that is a Push cluster,
+when it has not heard from the hub for as long as it has promised on its Lease. So a copy costs
+something: a hub that is away for longer than that stops it. Nobody has this unless the template
+asks for it.
 """
 
 from typing import Final, cast
@@ -28,6 +29,12 @@ ACKNOWLEDGED: Final = "acknowledged"
 
 STOPS_AFTER: Final = "clusterspace.io/stops-exclusive-after"
 """Annotation of a cluster's Lease: seconds, and the renewal with which they were promised."""
+
+HEARD: Final = "clusterspace.io/heard-by"
+"""Annotation of a watchdog's Lease: the UID of the Cluster whose hub has seen which renewal."""
+
+WATCHES_FOR: Final = "clusterspace.io/watches-for"
+"""Annotation of a watchdog's Lease: the UID of the Cluster whose hub it listens to."""
 
 STOPPED: Final = "clusterspace.io/stopped-from"
 """Annotation of a copy that a lease has stopped: what it ran before."""

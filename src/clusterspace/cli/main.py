@@ -41,6 +41,7 @@ SECTIONS: Final = {
         "fleet": Verb("servers:fleet", "Run the fleet API server: every cluster, one address."),
         "controllers": Verb("controllers:controllers", "Run the controllers."),
         "agent": Verb("controllers:agent", "Run the agent of a registered cluster."),
+        "watchdog": Verb("controllers:watchdog", "Run the watchdog of a Push cluster."),
         "init": Verb("init:init", "Make any kube-apiserver the hub, or take that back."),
         "webhook": Verb("init:webhook", "Run the hub's rules for a kube-apiserver."),
         "sim": Verb("servers:sim", "Run a simulated member: a real API, made-up pods."),

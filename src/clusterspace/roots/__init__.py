@@ -6,6 +6,7 @@ Processes:
     fleet.py        the fleet API server: many clusters behind one address
     controllers.py  membership, propagation and execution, behind one lease
     agent.py        the agent of a Pull cluster
+    watchdog.py     the watchdog of a Push cluster
     webhook.py      the hub's rules, for a kube-apiserver that is the hub
     sim.py          a simulated member
     chains.py       the steps a request goes through, of both API servers

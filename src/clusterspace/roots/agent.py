@@ -119,6 +119,10 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
             random, caches, limits = SystemRandom(), HubCaches(hub), settings.deletions
             events = EventRecorder(hub, component=_COMPONENT, clock=clock)
             copies = ExclusiveCopies(hub, member, exclusive, clock, name) if promise else None
+
+            def copies_of(_name: str, _member: ClusterClient) -> ExclusiveCopies | None:
+                return copies
+
             execution = Execution(
                 hub,
                 caches,
@@ -126,7 +130,7 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
                 reach,
                 agent_of=name,
                 limits=limits,
-                exclusive=copies,
+                exclusive=copies_of,
                 unschedulable_seconds=settings.unschedulable_seconds,
             )
             manager = ControllerManager(caches, events, (execution,), clock=clock, random=random)

@@ -15,6 +15,7 @@ from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor, report
 from clusterspace.apis.consumers import Address
 from clusterspace.apis.identities import CONTROLLERS_LEASE
+from clusterspace.client.connection import ConnectionLimits
 from clusterspace.client.endpoints import AddressRules
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, ClusterClient
@@ -27,6 +28,7 @@ from clusterspace.controllers.leases import LEASES, Candidacy, LeaderElection
 from clusterspace.fleet.autoscaling.cron_federated_hpa import CronFederatedHpaController
 from clusterspace.fleet.autoscaling.federated_hpa import FederatedHpaController
 from clusterspace.fleet.execution.controller import Execution
+from clusterspace.fleet.execution.exclusive import ExclusiveCopies, LeasedWrites
 from clusterspace.fleet.execution.fleet_delivery import FleetDelivery
 from clusterspace.fleet.interpretation.interpreter import Interpreter
 from clusterspace.fleet.membership.connections import MemberClients, read_user_settings
@@ -39,6 +41,7 @@ from clusterspace.fleet.membership.member_clusters.controller import (
 )
 from clusterspace.fleet.membership.remedies import RemedyController
 from clusterspace.fleet.membership.status import PushStatus, StatusSettings
+from clusterspace.fleet.membership.watchdogs import Watchdogs
 from clusterspace.fleet.propagation.dependencies import DependencyDistributor
 from clusterspace.fleet.propagation.detector import Detector, PolicyLifecycle
 from clusterspace.fleet.propagation.eviction.controller import Eviction
@@ -57,7 +60,9 @@ from clusterspace.fleet.propagation.services.exports import ServiceExports
 from clusterspace.fleet.propagation.services.imports import ServiceImports
 from clusterspace.fleet.propagation.services.multi_cluster_services import MultiClusterServices
 from clusterspace.fleet.propagation.statuses import BindingStatuses
+from clusterspace.fleet.propagation.watchdogs import WatchdogWorks
 from clusterspace.fleet.propagation.works.controller import BindingWorks
+from clusterspace.kube.objects import Object
 from clusterspace.roots.clients import connect, member_rules, read_pem
 from clusterspace.roots.processes import (
     process_identity,
@@ -71,6 +76,8 @@ _log = structlog.get_logger(__name__)
 
 _COMPONENT: Final = "clusterspace-controllers"
 _LEASE: Final = ResourcePath(LEASES, "kube-system", CONTROLLERS_LEASE)
+LONGEST_PATIENCE: Final = ConnectionLimits().silent_peer_seconds
+"""For how long a member may not acknowledge what it was sent, whatever the margin is."""
 
 
 def propagation_controllers(
@@ -119,13 +126,28 @@ async def lead(
     """Run all controllers until cancelled: one leadership, with empty caches at its start."""
     clock, random = hub.connection.clock, SystemRandom()
 
+    caches = HubCaches(hub)
+    # What was sent and hangs in the network is given up before silence proves that copies have
+    # stopped: see fleet/membership/watchdogs.py.
+    patience = min(max(int(settings.evictions.margin_seconds / 2), 1), LONGEST_PATIENCE)
+    limits = ConnectionLimits(silent_peer_seconds=patience)
+
+    async def reach(cluster: Object) -> ClusterClient:
+        return await members.reach(cluster)
+
+    watchdogs = Watchdogs(hub, caches, reach, clock)
+
     def connect_member(member: ConnectionSettings) -> ClusterClient:
-        return connect(member, clock, guard=election.fence(member.cluster))
+        fence = election.fence(member.cluster)
+        guard = LeasedWrites(watchdogs.lease_of(member.cluster), fence, member.cluster)
+        return connect(member, clock, limits, guard=guard)
+
+    def exclusive_copies(name: str, member: ClusterClient) -> ExclusiveCopies:
+        return ExclusiveCopies(hub, member, watchdogs.lease_of(name), clock, name)
 
     members = MemberClients(hub, connect_member, rules)
     impersonators = MemberClients(hub, connect_member, rules, read=read_user_settings)
     events = EventRecorder(hub, component=_COMPONENT, clock=clock)
-    caches = HubCaches(hub)
     caches.shared(Interpreter).reach_by(Webhooks(rules, clock))
     address = None
     if settings.consumers_server:
@@ -150,12 +172,15 @@ async def lead(
                 hub, caches, events, members.reach, clock, settings.autoscaling_seconds
             ),
             CronFederatedHpaController(hub, caches, events, clock),
+            watchdogs,
+            WatchdogWorks(hub, caches, settings.watchdog_image),
             Execution(
                 hub,
                 caches,
                 events,
                 members.reach,
                 limits=settings.deletions,
+                exclusive=exclusive_copies,
                 unschedulable_seconds=settings.unschedulable_seconds,
                 deliver=FleetDelivery,
             ),

@@ -241,6 +241,8 @@ class ControllersSettings:
     """Where ClusterConsumers reach clusters; empty: nothing is written for any."""
     consumers_authority: Path | None = None
     """The authority of that address, if it is another than the hub's."""
+    watchdog_image: str = ""
+    """What is run on Push clusters with leased copies, to stop them; empty: nothing is placed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,3 +276,13 @@ class AgentSettings:
     """After how long a replica that finds no node is told of; 0: never."""
     tunnel_seconds: float = TUNNEL_SECONDS
     """How often the agent looks which servers it is to keep a tunnel to."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchdogSettings:
+    """The settings a watchdog is started with."""
+
+    member: ConnectionSettings
+    exclusive_seconds: float = LEASE_SECONDS
+    """For how long exclusive copies run without the hub."""
+    lease: RenewalSettings = field(default_factory=RenewalSettings)

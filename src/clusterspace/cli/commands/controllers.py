@@ -1,4 +1,4 @@
-"""`clusterspace controllers` and `agent`: run what works beside the servers until Ctrl-C."""
+"""`clusterspace controllers`, `agent`, `watchdog`: run what works beside the servers."""
 
 import os
 from pathlib import Path
@@ -162,6 +162,12 @@ def _checked_server(_context: click.Context, _option: click.Parameter, server: s
     help="Seconds an exclusive copy of a silent cluster is waited for after its lease is out.",
 )
 @click.option(
+    "--watchdog-image",
+    default="",
+    help="Image that Push clusters with exclusive workloads run, to stop those when the hub is "
+    "not heard; empty: none.",
+)
+@click.option(
     "--horizontal-pod-autoscaler-sync-period",
     "autoscaling_seconds",
     default=15.0,
@@ -208,6 +214,7 @@ def controllers(
     domain_eviction_budget: float,
     settle_seconds: float,
     margin_seconds: float,
+    watchdog_image: str,
     autoscaling_seconds: float,
     consumers_server: str,
     consumers_authority: Path | None,
@@ -263,6 +270,7 @@ def controllers(
             unschedulable_seconds=unschedulable_seconds,
             consumers_server=consumers_server,
             consumers_authority=consumers_authority,
+            watchdog_image=watchdog_image,
         )
         await serve_until_stopped(settings)
 
@@ -377,5 +385,38 @@ def serve_agent(
             unschedulable_seconds=unschedulable_seconds,
         )
         await serve_until_stopped(settings)
+
+    serve(work, log_format)
+
+
+@click.command()
+@member_options("Kubeconfig of the cluster; without one the watchdog runs in a pod of it.")
+@click.option(
+    "--exclusive-lease",
+    "exclusive_seconds",
+    type=click.FloatRange(min=15),
+    default=120.0,
+    show_default=True,
+    help="Seconds that exclusive copies run without the hub before they are stopped.",
+)
+@log_format_option
+def watchdog(*, member: MemberOptions, exclusive_seconds: float, log_format: str) -> None:
+    """Run the watchdog of a Push cluster: it stops exclusive copies when the hub is not heard.
+
+    It talks to its own cluster alone. Controllers with --watchdog-image place it where it is
+    needed; one for each cluster.
+
+    \b
+    Examples:
+      clusterspace watchdog
+      clusterspace watchdog --cluster-kubeconfig west.yaml
+    """
+    from clusterspace.client.kubeconfig import in_cluster_settings
+    from clusterspace.roots.settings import WatchdogSettings
+    from clusterspace.roots.watchdog import serve_until_stopped
+
+    async def work() -> None:
+        cluster = member.settings("member") or in_cluster_settings(os.environ, cluster="member")
+        await serve_until_stopped(WatchdogSettings(cluster, exclusive_seconds))
 
     serve(work, log_format)

@@ -425,6 +425,9 @@ CHECK_SECONDS: Final = 30.0
 Reach: TypeAlias = Callable[[Object], Awaitable[ClusterClient]]
 """Returns the client of a Cluster; a ClusterError says why there is none."""
 
+ExclusiveCopiesOf: TypeAlias = Callable[[str, ClusterClient], ExclusiveCopies | None]
+"""Returns by what the exclusive copies of a member run, if by anything."""
+
 
 class Deliver(Protocol):
     """Makes what hands the Works of one cluster to KubeFleet's agent."""
@@ -470,7 +473,7 @@ class Execution(Reconciler):
         reach: Reach,
         agent_of: str = "",
         limits: DeletionLimits | None = None,
-        exclusive: ExclusiveCopies | None = None,
+        exclusive: ExclusiveCopiesOf | None = None,
         *,
         unschedulable_seconds: float = UNSCHEDULABLE_SECONDS,
         deliver: Deliver | None = None,
@@ -565,7 +568,7 @@ class Execution(Reconciler):
                 interpreter=self._interpreter,
                 records_on_templates=not self._agent_of,
                 limits=limits,
-                exclusive=self._exclusive,
+                exclusive=None if self._exclusive is None else self._exclusive(name, member),
                 unschedulable_seconds=self._unschedulable_seconds,
             )
         elif self._deliver is not None:

@@ -9,10 +9,10 @@ copies have stopped, and it may have started another. What it started that for i
 before the hub begins to count, so a live read of the Work tells us that our copy must not run.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -60,9 +60,15 @@ class HubLease:
     # Counted from when a renewal was sent, never from its answer: the hub may have seen it long
     # before we heard of that, and counts from there.
 
-    def __init__(self, clock: Clock, seconds: float = LEASE_SECONDS) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        seconds: float = LEASE_SECONDS,
+        is_counted_on: Callable[[], bool] = lambda: True,
+    ) -> None:
         self.seconds = seconds
         self._clock = clock
+        self._is_counted_on = is_counted_on
         self._until = clock.monotonic() + min(START_SECONDS, seconds)
         self._has_heard = False
 
@@ -73,8 +79,9 @@ class HubLease:
 
     @property
     def seconds_left(self) -> float:
-        """For how much longer copies may run."""
-        return max(self._until - self._clock.monotonic(), 0.0)
+        """For how much longer copies may run; as long as no hub counts on it, a moment more."""
+        left = max(self._until - self._clock.monotonic(), 0.0)
+        return left if self._is_counted_on() else max(left, _LOOK_SECONDS)
 
     @property
     def may_start(self) -> bool:
@@ -82,10 +89,24 @@ class HubLease:
         return self._has_heard and self.seconds_left > 0
 
 
+class CopyLease(Protocol):
+    """By which exclusive copies run on a member: our own, or that of a watchdog there."""
+
+    @property
+    def seconds_left(self) -> float:
+        """For how much longer copies may run."""
+        ...
+
+    @property
+    def may_start(self) -> bool:
+        """Whether a copy may be started now."""
+        ...
+
+
 class LeasedWrites:
     """Guards a connection to the member: what starts exclusive copies goes only by the lease."""
 
-    def __init__(self, lease: HubLease, inner: WriteGuard, cluster: str) -> None:
+    def __init__(self, lease: CopyLease, inner: WriteGuard, cluster: str) -> None:
         self._lease = lease
         self._inner = inner
         self._cluster = cluster
@@ -118,13 +139,10 @@ def leased_writes() -> Generator[None]:
         _is_leased_write.reset(token)
 
 
-class ExclusiveCopies:
-    """Stops the exclusive copies of one member when the hub is not heard, and starts them again."""
+class CopyStops:
+    """Stops the exclusive copies of one member when the hub is not heard."""
 
-    def __init__(
-        self, hub: Client, member: Client, lease: HubLease, clock: Clock, cluster_name: str
-    ) -> None:
-        self._hub = hub
+    def __init__(self, member: Client, lease: CopyLease, clock: Clock, cluster_name: str) -> None:
         self._member = member
         self._lease = lease
         self._clock = clock
@@ -168,6 +186,16 @@ class ExclusiveCopies:
             _log.warning("exclusive copy stopped", cluster=self._name, copy=str(path))
             return True
         return False
+
+
+class ExclusiveCopies(CopyStops):
+    """Stops the exclusive copies of one member, and starts them again by their Works."""
+
+    def __init__(
+        self, hub: Client, member: Client, lease: CopyLease, clock: Clock, cluster_name: str
+    ) -> None:
+        super().__init__(member, lease, clock, cluster_name)
+        self._hub = hub
 
     async def admits(self, work: Object) -> bool:
         """Whether the copy of a Work may run here now, by the lease and by the Work as it is now.

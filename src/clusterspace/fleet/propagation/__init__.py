@@ -14,6 +14,7 @@ Controllers, each with the decisions it takes; a folder where those are many:
     scale_targets.py ScaleTargets: what members scale by themselves, members keep
     works/           BindingWorks: binding to one Work per cluster, and away with stale ones
     namespaces.py    NamespaceWorks: every namespace, on every cluster
+    watchdogs.py     WatchdogWorks: who stops leased copies on Push clusters, placed there
     quotas.py        FederatedQuotas: FederatedResourceQuotas to clusters; what is taken of them
     services/        ServiceExports, ServiceImports, MultiClusterServices: endpoints of one
                      cluster for others
@@ -24,7 +25,7 @@ Controllers, each with the decisions it takes; a folder where those are many:
 What they share:
     templates.py     which objects are templates, the caches that follow them, the states sent
     bindings.py      which policy claims a template; its one binding: claim, owner, clusters
-    heartbeats.py    when the agents of Pull clusters were last heard
+    heartbeats.py    when the agents, and watchdogs, of clusters were last heard
     overrides.py     what changes in a manifest on its way to one cluster
 
 For people:

@@ -66,7 +66,7 @@ from clusterspace.fleet.propagation.scheduler.peers import NO_PEERS, is_in_a_gro
 from clusterspace.fleet.propagation.scheduler.reservations import Reservations
 from clusterspace.fleet.propagation.works.exclusive import (
     MARGIN_SECONDS,
-    NO_PROMISE,
+    no_promise,
     proven_after,
     why_never_proven,
 )
@@ -449,7 +449,7 @@ def _stop_text(fleet: LiveFleet, work: Object, name: str, *, are_silent: bool) -
     lease = next((each for each in fleet.leases if name_of(each) == name), Object())
     after = proven_after(work, lease, MARGIN_SECONDS)
     if after is None:
-        return f"{name} cannot say that it has stopped it{NO_PROMISE}", True
+        return f"{name} cannot say that it has stopped it{no_promise(name, cluster)}", True
     return f"starts {after:g} s after {name} was last heard, when its lease has run out", False
 
 

@@ -2,7 +2,7 @@
 
     Work gone ─────────────────────────> stopped: its executor has seen the last pod go
     Work withdrawn, its cluster silent
-      └─ the agent has promised ──> renewal last seen + promise + margin + pods' time ──> stopped
+      └─ agent, watchdog promised ──> renewal last seen + promise + margin + pods' time ──> stopped
 
 A renewal reaches the hub after it was sent and is seen by us after that. The agent counts from the
 sending, so when all of that has passed by our clock it has passed by the agent's, if neither clock
@@ -72,12 +72,13 @@ class StopProofs:
         known = self.heartbeats.find(name)
         due = None if lease is None else proven_after(work, lease, self._margin)
         if lease is None or known is None or due is None:
-            return f"{name} has not stopped it{NO_PROMISE}"
+            return f"{name} has not stopped it{no_promise(name, cluster)}"
         quiet = self._clock.monotonic() - known.seen_at
         if resource_version_of(lease) != known.version or quiet < due:
             # No time that is left, which would be another text, and another write, at every look.
+            who = "agent" if cluster is None or is_pull(cluster) else "watchdog"
             return (
-                f"{name} has not stopped it; if its agent stays silent it has by its lease, "
+                f"{name} has not stopped it; if its {who} stays silent it has by its lease, "
                 f"{due:g} s after it was last heard"
             )
         return ""
@@ -100,10 +101,21 @@ class StopProofs:
         return is_pull(cluster) and is_silent
 
 
-NO_PROMISE: Final = (
-    ", and its agent does not promise to stop exclusive copies when it loses the hub: run a newer "
-    "agent, with --exclusive-lease"
-)
+def no_promise(name: str, cluster: Object | None) -> str:
+    """Return why nobody stops copies on a silent cluster, and what to install there.
+
+    In words that go on from "has not stopped it".
+    """
+    if cluster is None or is_pull(cluster):
+        return (
+            ", and its agent does not promise to stop exclusive copies when it loses the hub: run "
+            "a newer agent, with --exclusive-lease"
+        )
+    return (
+        ": it is a Push cluster, and no watchdog runs there that stops it by a lease: start "
+        "`clusterspace watchdog` there (controllers with --watchdog-image place it), register it "
+        f"with an agent, or, if you know that it is dead, `clusterspace unjoin {name} --force`"
+    )
 
 
 def proven_after(work: Object, lease: Object, margin_seconds: float) -> float | None:
@@ -121,21 +133,16 @@ def why_never_proven(name: str, work: Object, cluster: Object | None) -> str:
     In words that go on from "has not stopped it"; empty when a lease would prove it, too.
     """
     is_leased = exclusiveness_of_work(work) == LEASED
-    if cluster is not None and is_pull(cluster) and is_leased:
+    if cluster is not None and is_leased:
         if all(can_be_stopped(each) for each in manifests_of(work)):
             return ""
-        return ", and its agent does not know how to stop its kind"
-    if cluster is not None and is_leased:
-        more = (
-            "it is a Push cluster, where nobody stops it by a lease: register it with an agent, "
-            f"or, if you know that it is dead, `clusterspace unjoin {name} --force`"
-        )
-    elif is_leased:
+        return ", and nobody there knows how to stop its kind"
+    if is_leased:
         more = "there is no such cluster any more"
     else:
         more = (
             "only its own answer proves it. Annotate the template with "
-            "clusterspace.io/exclusive=true to have agents stop it by a lease, or with false when "
+            "clusterspace.io/exclusive=true to have it stopped by a lease, or with false when "
             "two copies do no harm"
         )
     return f": {more}"
