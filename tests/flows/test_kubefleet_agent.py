@@ -13,14 +13,31 @@ from tests.component.placement_site import PlacementSite, of_cluster, placement
 
 from clusterspace.apis.clusters import WORKS, execution_namespace
 from clusterspace.apis.fleet_placements import PLACEMENTS
-from clusterspace.apis.member_clusters import FLEET_WORK_FINALIZER, FLEET_WORKS, member_namespace
+from clusterspace.apis.member_clusters import (
+    FLEET_WORK_FINALIZER,
+    FLEET_WORKS,
+    FORCE_LEAVE,
+    member_namespace,
+)
 from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.apis.works import manifests_of
 from clusterspace.client.requests import ResourcePath
-from clusterspace.fleet.membership.manifests import CONFIG_MAPS, cluster_path, namespace_path
+from clusterspace.fleet.membership.manifests import (
+    CONFIG_MAPS,
+    cluster_path,
+    left_behind_path,
+    namespace_path,
+)
 from clusterspace.fleet.membership.member_clusters import manifests
 from clusterspace.kube.conditions import find_condition
-from clusterspace.kube.objects import Object, finalizers_of, find_at, name_of, with_metadata
+from clusterspace.kube.objects import (
+    Object,
+    finalizers_of,
+    find_at,
+    is_being_deleted,
+    name_of,
+    with_metadata,
+)
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.builders import NAMESPACES, config_map, deployment, namespace
 from clusterspace.testing.stage import Side, running_fleet
@@ -262,18 +279,81 @@ async def test_it_leaves_and_what_was_placed_goes_or_stays(stage: Stage, keeps: 
     assert await stage.hub.find(cluster_path("west")) is None
 
 
+@asynccontextmanager
+async def stage_without_agent(directory: Path) -> AsyncGenerator[Stage]:
+    """Run a hub that has invited a member, whose agent a test starts and ends by itself."""
+    async with running_fleet(directory) as fleet, AsyncExitStack() as stack:
+        invited = Invited(fleet)
+        member = await fleet.add_sim("west")
+        invited.members["west"] = member
+        await invited.invite()
+        site = PlacementSite(invited.hub, directory, stack, {"west": member.client})
+        async with invited.controllers():
+            yield Stage(invited, site, member)
+
+
 async def test_an_agent_that_falls_silent_makes_its_cluster_unknown(tmp_path: Path) -> None:
+    async with stage_without_agent(tmp_path) as running:
+        invited, member = running.invited, running.member
+        async with kubefleet_agent(invited, member):
+            await running.until_ready("True")
+        await running.until_ready("Unknown")
+        assert await invited.condition("HeartbeatReceived") == ("False", "HeartbeatLost")
+        assert (await invited.condition("Joined"))[0] == "True"
+        async with kubefleet_agent(invited, member):
+            await running.until_ready("True")
+
+
+async def test_an_agent_that_is_dead_is_given_up_and_its_member_keeps_what_it_has(
+    tmp_path: Path,
+) -> None:
+    async with stage_without_agent(tmp_path) as stage:
+        async with kubefleet_agent(stage.invited, stage.member):
+            await stage.site.app("settings")
+            await stage.site.place(placement(rollingUpdate=AT_ONCE))
+            await stage.until_told(has("Available", "True"))
+        forced = {FORCE_LEAVE: "true"}
+        await stage.invited.change(lambda held: with_metadata(held, annotations=forced))
+
+        await stage.invited.let_go()
+        await stage.invited.until_gone()
+
+        assert await stage.site.data("west", "settings") == FIRST
+        left = await stage.hub.get(left_behind_path("west"))
+        assert "ConfigMap app/settings" in str(left["data"])
+        assert await stage.hub.find(cluster_path("west")) is None
+        for inside in (member_namespace("west"), execution_namespace("west")):
+
+            async def is_gone(inside: str = inside) -> bool:
+                return await stage.hub.find(namespace_path(inside)) is None
+
+            await until(is_gone)
+
+
+async def test_controllers_that_are_replaced_in_the_middle_of_a_leave_carry_it_through(
+    tmp_path: Path,
+) -> None:
     async with running_fleet(tmp_path) as fleet, AsyncExitStack() as stack:
         invited = Invited(fleet)
         member = await fleet.add_sim("west")
         await invited.invite()
-        site = PlacementSite(invited.hub, tmp_path, stack)
-        running = Stage(invited, site, member)
+        site = PlacementSite(invited.hub, tmp_path, stack, {"west": member.client})
+        stage = Stage(invited, site, member)
         async with invited.controllers():
             async with kubefleet_agent(invited, member):
-                await running.until_ready("True")
-            await running.until_ready("Unknown")
-            assert await invited.condition("HeartbeatReceived") == ("False", "HeartbeatLost")
-            assert (await invited.condition("Joined"))[0] == "True"
-            async with kubefleet_agent(invited, member):
-                await running.until_ready("True")
+                await site.app("settings")
+                await site.place(placement(rollingUpdate=AT_ONCE))
+                await stage.until_told(has("Available", "True"))
+            # Its agent is away, so that nothing is withdrawn before they are gone.
+            await invited.let_go()
+            await invited.until_condition("Leaving", "True")
+
+            async def is_withdrawn() -> bool:
+                work = await stage.fleet_work_of("ConfigMap", "settings")
+                return is_being_deleted(work)
+
+            await until(is_withdrawn)
+        assert await site.data("west", "settings") == FIRST
+        async with kubefleet_agent(invited, member), invited.controllers():
+            await invited.until_gone()
+        assert await site.data("west", "settings") is None
