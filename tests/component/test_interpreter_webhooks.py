@@ -1,18 +1,14 @@
 """A webhook that interprets is sent what it is asked about, and its answers are judged."""
 
-import base64
-import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from ipaddress import ip_network
 from typing import Any
 
 import pytest
-from aiohttp import web
+from tests.component.interpreter_answerer import Answerer, patched, running_answerer
 
 from clusterspace.apis.interpreters import (
     SCRIPT_FIELDS,
-    InterpreterWebhook,
-    read_webhooks,
     webhook_configuration_causes,
 )
 from clusterspace.client.endpoints import AddressRules
@@ -21,7 +17,6 @@ from clusterspace.errors import InterpretationFailed
 from clusterspace.fleet.interpretation.webhooks import ask
 from clusterspace.kube.objects import Object
 from clusterspace.kube.resources import GroupVersionKind
-from clusterspace.testing.certificates import loopback_tls
 
 SITE: Object = {
     "apiVersion": "shop.example.com/v1",
@@ -33,59 +28,10 @@ NEEDED = {"apiVersion": "v1", "kind": "Secret", "namespace": "shop", "name": "ke
 HERE = Webhooks(AddressRules(allowed=(ip_network("127.0.0.0/8"),)))
 
 
-class Answerer:
-    def __init__(self) -> None:
-        self.url = ""
-        self.asked: list[Object] = []
-        self.says: Callable[[Object], Object] = lambda _: {}
-
-    async def answer(self, request: web.Request) -> web.Response:
-        context = await request.json()
-        self.asked.append(context)
-        said = {"uid": context["request"]["uid"], "successful": True, **self.says(context)}
-        return web.json_response({**context, "request": None, "response": said})
-
-    @property
-    def configuration(self) -> Object:
-        authority = base64.b64encode(loopback_tls().authority).decode()
-        rule = {
-            "operations": ["*"],
-            "apiGroups": ["shop.example.com"],
-            "apiVersions": ["v1"],
-            "kinds": ["Site"],
-        }
-        hook = {
-            "name": "sites.shop.example.com",
-            "rules": [rule],
-            "clientConfig": {"url": self.url, "caBundle": authority},
-            "interpreterContextVersions": ["v1alpha1"],
-            "timeoutSeconds": 5,
-        }
-        return {"metadata": {"name": "sites"}, "webhooks": [hook]}
-
-    @property
-    def webhook(self) -> InterpreterWebhook:
-        return read_webhooks([self.configuration])[0]
-
-
 @pytest.fixture
 async def answerer() -> AsyncIterator[Answerer]:
-    made = Answerer()
-    app = web.Application()
-    app.router.add_post("/interpret", made.answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=loopback_tls().context)
-    await site.start()
-    host, port = runner.addresses[0][:2]
-    made.url = f"https://{host}:{port}/interpret"
-    yield made
-    await runner.cleanup()
-
-
-def patched(*operations: Object) -> Object:
-    patch = base64.b64encode(json.dumps(operations).encode()).decode()
-    return {"patch": patch, "patchType": "JSONPatch"}
+    async with running_answerer() as made:
+        yield made
 
 
 async def test_each_operation_is_asked_and_answered_as_karmada_does(answerer: Answerer) -> None:
@@ -152,7 +98,7 @@ async def test_a_webhook_is_not_called_where_no_member_may_be(answerer: Answerer
 
 
 def test_a_webhook_is_asked_about_what_its_rules_name() -> None:
-    webhook = Answerer().webhook
+    webhook = Answerer("Site").webhook
 
     assert webhook.interprets("Retain", GroupVersionKind("shop.example.com", "v1", "Site"))
     assert not webhook.interprets("Retain", GroupVersionKind("shop.example.com", "v2", "Site"))
@@ -172,7 +118,7 @@ def test_a_webhook_is_asked_about_what_its_rules_name() -> None:
 def test_a_configuration_that_cannot_work_is_refused_with_its_place(
     change: Object, place: str
 ) -> None:
-    answerer = Answerer()
+    answerer = Answerer("Site")
     answerer.url = "https://sites.example.com/interpret"
     well = answerer.configuration
     bad = {**well, "webhooks": [{**well["webhooks"][0], **change}]}

@@ -1,6 +1,7 @@
 """The workers that controllers share: answers are remembered, and who runs away waits."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -63,6 +64,32 @@ async def test_others_go_on_beside_many_calls_of_a_script_without_end(pool: LuaP
 
     failures = await asyncio.gather(*traps, return_exceptions=True)
     assert all(isinstance(each, ScriptFailed) for each in failures)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        # Small in Lua, and 200 MB where each text is written out.
+        ("local s, t = ('x'):rep(1e6), {} for i = 1, 200 do t[i] = s end return t", "more than"),
+        ("local t = {} for i = 1, 40 do t = {a = t, b = t} end return t", "longer than"),
+        ("return (('a'):rep(1e6)):match(('a?'):rep(1e6))", "its process down"),
+        ("return (('('):rep(1e6)):match('(.-)*' .. ('%b()'):rep(1000))", "longer than"),
+        ("local function f(...) return f(1, ...) end return f()", "longer than|its process down"),
+        ("return require('kube').resourceAdd(('9'):rep(1e7))", "quantity|longer than"),
+    ],
+)
+async def test_what_nothing_in_the_process_ends_costs_nobody_else(
+    pool: LuaPool, body: str, says: str
+) -> None:
+    hostile = pool.call(f"function GetReplicas(obj) {body} end", "GetReplicas", {})
+    beside = pool.call(COUNT, "GetReplicas", {"spec": {"size": 3}})
+
+    failure, answer = await asyncio.gather(hostile, beside, return_exceptions=True)
+
+    assert isinstance(failure, ScriptFailed)
+    assert re.search(says, str(failure)) or "longer than" in str(failure)
+    assert answer == (3, None)
+    assert await pool.call(COUNT, "GetReplicas", {"spec": {"size": 4}}) == (4, None)
 
 
 async def test_a_script_that_keeps_running_away_waits_for_its_next_turn() -> None:

@@ -221,7 +221,13 @@ async def test_one_parent_that_overwrites_is_enough_and_the_disagreement_is_told
         async def is_told() -> bool:
             await life.events.flush()
             events = await hub_client.list_objects(ResourcePath(EVENTS, space))
-            return "DependencyPolicyConflict" in {event["reason"] for event in events}
+            told = {
+                (event["reason"], event["involvedObject"]["name"], event["message"])
+                for event in events
+            }
+            conflict = "ConflictResolution conflicted (Overwrite vs Abort)."
+            message = f"Dependency policy conflict detected: {conflict}"
+            return ("DependencyPolicyConflict", "settings-configmap", message) in told
 
         await until(overwrites)
         await until(is_told)

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.component.interpreter_answerer import patched, running_answerer
 
 from clusterspace.apis.clusters import WORKS, execution_namespace
-from clusterspace.apis.interpreters import CUSTOMIZATIONS
+from clusterspace.apis.interpreters import CUSTOMIZATIONS, SCRIPT_FIELDS, WEBHOOK_CONFIGURATIONS
 from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.apis.works import RESOURCE_BINDINGS
+from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.requests import ResourcePath
 from clusterspace.controllers.commit import commit
 from clusterspace.errors import Invalid
@@ -34,6 +36,7 @@ SITES = GroupVersionResource("shop.example.com", "v1", "sites")
 DEFINITIONS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 EVENTS = GroupVersionResource("", "v1", "events")
 PUSH, PULL = "west", "east"
+KINDS = ("Site", "Mine", "Trap", "Stall")
 
 
 def definition(kind: str) -> Object:
@@ -188,17 +191,17 @@ async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]
         members = {name: await fleet.add_member(name) for name in (PUSH, PULL)}
         await fleet.join(PUSH, members[PUSH])
         await register(fleet, PULL, members[PULL])
-        await stack.enter_async_context(running_agent(members[PULL]))
+        await stack.enter_async_context(running_agent(members[PULL], webhook_cidrs=LOOPBACK))
         for name in members:
             await until_ready(fleet, name)
         for client in (fleet.hub.client, *(each.client for each in members.values())):
-            for kind in ("Site", "Mine", "Trap"):
+            for kind in KINDS:
                 await client.create(ResourcePath(DEFINITIONS), definition(kind))
 
         async def serves_all(name: str) -> bool:
             listed = find_at(await fleet.cluster(name), "status", "apiEnablements") or []
             kinds = [r["kind"] for each in listed for r in each["resources"]]
-            return {"Site", "Mine", "Trap"} <= {*kinds}
+            return {*KINDS} <= {*kinds}
 
         for name in members:
             await until(lambda name=name: serves_all(name))
@@ -249,6 +252,89 @@ async def test_what_scripts_say_of_a_kind_is_done_on_push_and_pull_members(here:
             return find_at(live, "spec", "cpu"), find_at(live, "spec", "paused")
 
         await until_equal(settled, ("2", True))
+
+
+def said_by_webhook(context: Object) -> Object:
+    """Say of a Stall what `ALL` says of a Site."""
+    request = context["request"]
+    about = request["object"]
+    status = about.get("status") or {}
+    match request["operation"]:
+        case "InterpretReplica":
+            return {"replicas": about["spec"]["size"]}
+        case "ReviseReplica":
+            share = request["replicas"]
+            return patched({"op": "replace", "path": "/spec/size", "value": share})
+        case "InterpretDependency":
+            name = about["spec"]["settings"]
+            needed = {"apiVersion": "v1", "kind": "ConfigMap", "name": name}
+            return {"dependencies": [{**needed, "namespace": about["metadata"]["namespace"]}]}
+        case "InterpretStatus":
+            return {"rawStatus": {"up": status.get("up")}}
+        case "InterpretHealth":
+            return {"healthy": status.get("up") == about["spec"]["size"]}
+        case "AggregateStatus":
+            reported = [each.get("status") or {} for each in request["aggregatedStatus"]]
+            up = sum(each.get("up") or 0 for each in reported)
+            return patched({"op": "add", "path": "/status", "value": {"up": up}})
+        case "Retain":
+            paused = request["observedObject"]["spec"].get("paused", False)
+            return patched({"op": "add", "path": "/spec/paused", "value": paused})
+        case _:
+            return {"components": []}
+
+
+async def test_what_a_webhook_says_of_a_kind_is_done_on_push_and_pull_members(here: Site) -> None:
+    async with running_answerer("Stall") as answerer:
+        answerer.says = said_by_webhook
+        await here.hub.create(ResourcePath(WEBHOOK_CONFIGURATIONS), answerer.configuration)
+        await here.hub.create(ResourcePath(CONFIG_MAPS, "default"), config_map("awnings"))
+        wanted = site("corner", "Stall", size=3, settings="awnings")
+        path = await here.place(wanted, "stalls", **DIVIDED)
+        binding = ResourcePath(RESOURCE_BINDINGS, "default", "corner-stall")
+
+        for name, share in ((PUSH, 1), (PULL, 2)):
+            member = here.members[name].client
+
+            async def size(member: Any = member) -> Any:
+                return find_at(await member.find(path), "spec", "size")
+
+            await until_equal(size, share)
+            await until(lambda m=member: m.find(ResourcePath(CONFIG_MAPS, "default", "awnings")))
+            await commit_status(member, path, {"up": share, "noise": "not reported"})
+
+        async def shown() -> Any:
+            items = find_at(await here.hub.get(binding), "status", "aggregatedStatus") or []
+            told = {each["clusterName"]: (each["health"], each.get("status")) for each in items}
+            return told, (await here.hub.get(path)).get("status")
+
+        healthy = {PUSH: ("Healthy", {"up": 1}), PULL: ("Healthy", {"up": 2})}
+        await until_equal(shown, (healthy, {"up": 3}))
+
+        for side in here.members.values():
+            await edit(side.client, path, lambda live: with_value(live, True, "spec", "paused"))
+        await edit(here.hub, path, lambda live: with_value(live, "red", "spec", "colour"))
+        for side in here.members.values():
+
+            async def settled(side: Side = side) -> Any:
+                live = await side.client.get(path)
+                return find_at(live, "spec", "colour"), find_at(live, "spec", "paused")
+
+            await until_equal(settled, ("red", True))
+        asked = {each["request"]["operation"] for each in answerer.asked}
+        assert asked >= {*SCRIPT_FIELDS} - {"InterpretComponent"}
+
+        # It fails: what it said last stays, and an event says who failed.
+        answerer.says = lambda _: {"successful": False}
+        await edit(here.hub, path, lambda live: with_value(live, "blue", "spec", "colour"))
+        await until(lambda: fails(here, "Stall", "corner"))
+        for name, share in ((PUSH, 1), (PULL, 2)):
+            live = await here.members[name].client.get(path)
+            assert (live["spec"]["colour"], live["spec"]["size"]) == ("red", share)
+
+
+async def fails(here: Site, kind: str, name: str) -> bool:
+    return "GetComponentsFailed" in await here.reasons_about(kind, name)
 
 
 async def test_a_mended_script_is_asked_again_about_what_is_placed_already(here: Site) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tools.conformance import kubernetes
+from tools.conformance import karmada, kubernetes
 from tools.conformance.page import (
     COMPATIBILITY,
     PAGE,
@@ -108,6 +108,34 @@ def test_the_section_counts_and_says_of_each_that_does_not_pass_why() -> None:
     assert "| Resource interpreter webhook testing |" in section
 
 
+def test_what_failed_once_and_passed_alone_counts_and_is_named(tmp_path: Path) -> None:
+    version = Spec("suites/base/karmadactl_test.go", "Karmadactl version")
+    other = Spec("suites/base/karmadactl_test.go", "Karmadactl top")
+    reports = {
+        "karmada": [(version, "failed", "timed out"), (other, "passed", "")],
+        "karmada-again-1": [(version, "passed", ""), (other, "failed", "beside the point")],
+    }
+    for name, specs in reports.items():
+        (tmp_path / name).mkdir()
+        listed = [{**reported(spec, *rest), "LeafNodeText": spec.name} for spec, *rest in specs]
+        for each in listed:
+            each["ContainerHierarchyTexts"] = []
+        (tmp_path / name / "report.json").write_text(json.dumps([{"SpecReports": listed}]))
+
+    results, passed_alone = karmada.read_results(tmp_path)
+
+    assert all(each.passed for each in results)
+    assert passed_alone == {version}
+    section = karmada_section("v1", results, [], passed_alone)
+    assert "**2 pass**" in section
+    assert "run again, alone:\n\n- Karmadactl version" in section
+
+
+def test_a_spec_that_was_never_run_is_a_finding() -> None:
+    with pytest.raises(Unexplained, match="it was not run"):
+        karmada_section("v1", [], [JOIN])
+
+
 def test_a_failure_that_nobody_explained_is_not_written() -> None:
     failed = Result(JOIN, False, 1.0, "Timed out after 420.001s.")
 
@@ -141,6 +169,6 @@ def test_karmadas_part_is_written_alone(tmp_path: Path) -> None:
 
 
 def test_every_reason_is_about_kind_images_or_us_and_the_page_has_its_section() -> None:
-    assert {each.about for each in REASONS} <= {"kind", "images", "here"}
+    assert {each.about for each in REASONS} <= {"kind", "images", "containers", "here"}
     assert all(each.text for each in REASONS)
     assert COMPATIBILITY.read_text().count("\n### Karmada's own suite\n") == 1

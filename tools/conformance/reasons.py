@@ -1,7 +1,8 @@
 """Why specs of Karmada's suite do not pass here, each said by a person who looked.
 
 A spec that fails without a reason here is a finding: the tool names it and writes no page. A reason
-is about the place the suite runs in (`kind`, `images`) or about us (`here`); there are no others.
+is about the place the suite runs in (`kind`, `images`, `containers`) or about us (`here`); there
+are no others.
 """
 
 import re
@@ -14,6 +15,8 @@ KIND: Final = "kind"
 """The spec makes a cluster with kind, which needs Docker."""
 IMAGES: Final = "images"
 """The spec asks a program of Karmada's that runs from an image in its host cluster."""
+CONTAINERS: Final = "containers"
+"""The spec needs containers that run from their images, with a network between clusters."""
 HERE: Final = "here"
 """Clusterspace does otherwise."""
 
@@ -51,6 +54,12 @@ REASONS: Final = (
         IMAGES,
         "it reads metrics of pods of Karmada's components in the host cluster",
         "metrics_test.go",
+    ),
+    Reason(
+        CONTAINERS,
+        "it sends requests from a pod of one cluster to a pod of another",
+        "mcs_test.go",
+        name="Connectivity testing",
     ),
     Reason(
         HERE,

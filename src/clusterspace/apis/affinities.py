@@ -87,6 +87,16 @@ class ClusterAffinity:
             and all(each.matches(traits) for each in self.fields)
         )
 
+    def is_denied_by(self, traits: Traits) -> bool:
+        """Whether the cluster says of itself what the affinity does not want.
+
+        A label or a field that it does not have says nothing: it may be lost.
+        """
+        labels = traits.labels
+        return any(
+            each.key in labels and not each.matches(labels) for each in self.labels.requirements
+        ) or any(traits.values_of(each.field) and not each.matches(traits) for each in self.fields)
+
 
 EVERY_CLUSTER: Final = ClusterAffinity()
 

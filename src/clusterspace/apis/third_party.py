@@ -302,7 +302,12 @@ def parts_of(kind: GroupKind, template: Object) -> list[tuple[str, int, Object]]
     if kind == VOLCANO_JOB:
         tasks = cast("list[Object]", spec.get("tasks") or [])
         return [
-            (str(each.get("name") or f"task-{index}"), _count(each), _pod_spec(each))
+            # So many have to run at once; a job that gets no more than these runs.
+            (
+                str(each.get("name") or f"task-{index}"),
+                _count({"replicas": each.get("minAvailable", each.get("replicas"))}),
+                _pod_spec(each),
+            )
             for index, each in enumerate(tasks)
         ]
     if kind == FLINK:

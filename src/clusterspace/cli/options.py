@@ -74,6 +74,15 @@ member_cidrs_option: Final = click.option(
     help="Range that members may be reached in although it is loopback, link-local, a metadata "
     "service's or the hub's own; may be given several times.",
 )
+webhook_cidrs_option: Final = click.option(
+    "--allow-webhook-cidrs",
+    "webhook_cidrs",
+    type=_Cidr(),
+    multiple=True,
+    metavar="CIDR",
+    help="Range that webhooks which interpret may be reached in by the agent although it is "
+    "loopback, link-local or a metadata service's; may be given several times.",
+)
 DELETION_BUDGET: Final = "10/20%"
 _BUDGET: Final = re.compile(r"off|\d{1,9}(/\d{1,3}%)?")
 

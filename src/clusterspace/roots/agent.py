@@ -18,9 +18,11 @@ import structlog
 
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor, Tasks, keep_all, report, restarts
+from clusterspace.client.endpoints import AddressRules
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import KubeconfigCredentials
+from clusterspace.client.webhooks import Webhooks
 from clusterspace.controllers.controller import ControllerManager
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches
@@ -35,6 +37,7 @@ from clusterspace.errors import (
 )
 from clusterspace.fleet.execution.controller import Execution
 from clusterspace.fleet.execution.exclusive import ExclusiveCopies, HubLease, LeasedWrites
+from clusterspace.fleet.interpretation.interpreter import Interpreter
 from clusterspace.fleet.membership.leases import LeaseRenewal, StopPromise
 from clusterspace.fleet.membership.manifests import (
     AGENT,
@@ -117,6 +120,8 @@ async def run_agent(settings: AgentSettings, clock: Clock) -> None:
         async def work(epoch: int) -> None:
             _log.info("agent leads for its cluster", cluster=name, epoch=epoch)
             random, caches, limits = SystemRandom(), HubCaches(hub), settings.deletions
+            rules = AddressRules(settings.webhook_cidrs)
+            caches.shared(Interpreter).reach_by(Webhooks(rules, clock))
             events = EventRecorder(hub, component=_COMPONENT, clock=clock)
             copies = ExclusiveCopies(hub, member, exclusive, clock, name) if promise else None
 

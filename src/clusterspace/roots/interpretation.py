@@ -109,25 +109,29 @@ async def interpret(
     customizations: Sequence[Object], operation: Operation, given: Given
 ) -> list[tuple[str, Any]]:
     """Run the script for an operation, and return its results by name."""
+    arguments = arguments_for(operation, given)
+    script = _script_for(customizations, operation, given.observed or given.desired or {})
+    async with _worker() as worker:
+        results = await operation.run(worker, script, *arguments)
+    return list(zip(operation.results, results, strict=True))
+
+
+def arguments_for(operation: Operation, given: Given) -> tuple[Any, ...]:
+    """Return what a script for an operation is called with; refuses when something is missing."""
     about = given.observed or given.desired
     if about is None:
         raise UnusableConfiguration("there is no object: name one with --observed-file")
-    script = _script_for(customizations, operation, about)
-    arguments: tuple[Any, ...] = (about,)
     match operation.function:
         case "Retain":
             if given.desired is None or given.observed is None:
                 raise UnusableConfiguration("Retain needs --desired-file and --observed-file")
-            arguments = (given.desired, given.observed)
+            return given.desired, given.observed
         case "ReviseReplica":
-            arguments = (about, given.replicas)
+            return about, given.replicas
         case "AggregateStatus":
-            arguments = (about, list(given.items) or None)
+            return about, list(given.items) or None
         case _:
-            pass
-    async with _worker() as worker:
-        results = await operation.run(worker, script, *arguments)
-    return list(zip(operation.results, results, strict=True))
+            return (about,)
 
 
 def _script_for(customizations: Sequence[Object], operation: Operation, about: Object) -> str:

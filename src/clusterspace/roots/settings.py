@@ -272,6 +272,8 @@ class AgentSettings:
     """For how long exclusive copies run without the hub; 0 promises nothing, and stops none."""
     allows_view: bool = True
     """Whether users reach the member through the agent, with the rights that it gives them."""
+    webhook_cidrs: tuple[Network, ...] = ()
+    """Where webhooks that interpret may be, besides where they may be for every agent."""
     unschedulable_seconds: float = UNSCHEDULABLE_SECONDS
     """After how long a replica that finds no node is told of; 0: never."""
     tunnel_seconds: float = TUNNEL_SECONDS

@@ -288,7 +288,11 @@ async def unregister(fleet: Fleet, name: str, member: Side | None, **options: An
 
 @asynccontextmanager
 async def running_agent(
-    member: Side, invitation: Invitation | None = None, *, allows_view: bool = True
+    member: Side,
+    invitation: Invitation | None = None,
+    *,
+    allows_view: bool = True,
+    webhook_cidrs: tuple[Network, ...] = (),
 ) -> AsyncGenerator[asyncio.Task[None]]:
     """Run the agent of a member, twenty times faster than the product does.
 
@@ -302,6 +306,7 @@ async def running_agent(
         lease=RenewalSettings(renew_seconds=0.2, retry_seconds=0.1),
         registration_seconds=0.5,
         allows_view=allows_view,
+        webhook_cidrs=webhook_cidrs,
         tunnel_seconds=0.5,
     )
     task = asyncio.create_task(run_agent(settings, SystemClock()))

@@ -102,6 +102,18 @@ def test_the_parts_of_a_training_job_are_told_with_numbers_for_quantities_too() 
     assert components_in(an_object(KRUISE, "CloneSet")) is None
 
 
+def test_the_tasks_of_a_volcano_job_count_as_many_as_have_to_run_at_once() -> None:
+    tasks = [
+        {"name": "leader", "replicas": 1, "template": pods(cpu="1")},
+        {"replicas": 3, "minAvailable": 2, "template": pods(cpu="2")},
+    ]
+    job = an_object("batch.volcano.sh/v1alpha1", "Job", {"tasks": tasks})
+
+    found = components_in(job) or []
+
+    assert [(each["name"], each["replicas"]) for each in found] == [("leader", 1), ("task-1", 2)]
+
+
 def test_a_flink_job_has_a_manager_and_as_many_workers_as_its_parallelism_takes() -> None:
     spec: Object = {
         "flinkConfiguration": {"taskmanager.numberOfTaskSlots": "2"},

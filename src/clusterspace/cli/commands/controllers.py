@@ -18,6 +18,7 @@ from clusterspace.cli.options import (
     member_cidrs_option,
     member_options,
     unschedulable_option,
+    webhook_cidrs_option,
 )
 from clusterspace.cli.running import serve
 
@@ -302,6 +303,7 @@ def controllers(
     help="Seconds that exclusive copies run without the hub before they are stopped; 0: for ever.",
 )
 @allow_view_option
+@webhook_cidrs_option
 @unschedulable_option
 @deletion_budget_option
 @log_format_option
@@ -313,6 +315,7 @@ def agent(
     name: str,
     exclusive_seconds: float,
     allows_view: bool,
+    webhook_cidrs: Networks,
     unschedulable_seconds: float,
     deletion_budget: str,
     log_format: str,
@@ -339,6 +342,7 @@ def agent(
         deletion_budget,
         exclusive_seconds=exclusive_seconds,
         allows_view=allows_view,
+        webhook_cidrs=webhook_cidrs,
         unschedulable_seconds=unschedulable_seconds,
     )
 
@@ -352,6 +356,7 @@ def serve_agent(
     *,
     exclusive_seconds: float = 120.0,
     allows_view: bool = True,
+    webhook_cidrs: Networks = (),
     unschedulable_seconds: float = 300.0,
 ) -> None:
     """Run an agent in this process, until it is stopped or no longer registered.
@@ -382,6 +387,7 @@ def serve_agent(
             deletions=read_limits(deletion_budget),
             exclusive_seconds=exclusive_seconds,
             allows_view=allows_view,
+            webhook_cidrs=webhook_cidrs,
             unschedulable_seconds=unschedulable_seconds,
         )
         await serve_until_stopped(settings)

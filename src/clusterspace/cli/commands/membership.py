@@ -23,6 +23,7 @@ from clusterspace.cli.options import (
     location_options,
     member_cidrs_option,
     member_options,
+    webhook_cidrs_option,
 )
 from clusterspace.cli.running import run
 
@@ -175,6 +176,7 @@ def unjoin(
     help="Image of the agent in the cluster.",
 )
 @allow_view_option
+@webhook_cidrs_option
 @click.option("--local", is_flag=True, help="Run the agent here, in this terminal, instead.")
 @click.pass_context
 def register(
@@ -189,6 +191,7 @@ def register(
     location: "Location",
     agent_image: str,
     allows_view: bool,
+    webhook_cidrs: Networks,
     local: bool,
 ) -> None:
     """Register a cluster with the hub at HUB; its agent dials the hub (Pull).
@@ -214,12 +217,13 @@ def register(
             location=location,
             image="" if local else agent_image,
             allows_view=allows_view,
+            webhook_cidrs=webhook_cidrs,
         )
         await register_cluster(request, member.required_settings(name), click.echo)
 
     run(work)
     if local:
-        serve_agent(member, allows_view=allows_view)
+        serve_agent(member, allows_view=allows_view, webhook_cidrs=webhook_cidrs)
 
 
 def _read_token(called: click.Context, token: str, token_file: Path | None) -> str:

@@ -29,6 +29,8 @@ MOST_MEMORY: Final = 64 * 1024 * 1024
 """What the objects and the script may take together, in Lua."""
 MOST_DEPTH: Final = 64
 """How deep a table may be that comes back: one that contains itself has no end."""
+MOST_ANSWER: Final = 4 * 1024 * 1024
+"""Bytes of an answer; an object on a hub has three quarters of that at most."""
 _PROCESS_MEMORY: Final = 1024 * 1024 * 1024
 HEADER: Final = struct.Struct(">I")
 """In front of each message, either way: how many bytes it has."""
@@ -43,7 +45,9 @@ local NOT_GIVEN = {"collectgarbage", "dofile", "getfenv", "getmetatable", "load"
                    "loadstring", "module", "newproxy", "rawequal", "rawget", "rawset", "require",
                    "setfenv", "setmetatable", "print"}
 local globals, kube, os_clock, os_time, os_date = _G, nil, os.clock, os.time, os.date
-local pcall, sort, is_over = pcall, table.sort, false
+local pcall, sort, first_byte, is_over = pcall, table.sort, string.byte, false
+-- Any text leads to the functions of this table: ("").dump
+string.dump = nil
 
 -- By number, then by text: two runs of a script must not differ by the order of a table.
 local function is_before(a, b)
@@ -98,7 +102,6 @@ local function environment()
   env.xpcall = function(called, handler)
     return handled(handler, unless_over(pcall(called)))
   end
-  env.string.dump = nil
   env.os = {clock = os_clock, time = os_time, date = os_date}
   env.print = function() end
   env.require = function(name)
@@ -119,6 +122,9 @@ local function environment()
 end
 
 local function load(script)
+  -- Lua runs what is compiled as it is, and what it does to the memory of the process is not looked
+  -- at: bounds, types and budgets are checks of the compiler.
+  if first_byte(script) == 27 then error("it is compiled, and not text", 0) end
   local chunk, problem = loadstring(script, "=script")
   if not chunk then error(problem, 0) end
   return chunk
@@ -319,6 +325,9 @@ def serve(sandbox: Sandbox, requests: BinaryIO, answers: BinaryIO) -> None:
         except Exception as error:  # noqa: BLE001 - a script's fault or ours; the caller is told
             answer = {"error": f"it could not be run: {type(error).__name__}: {error}"}
         raw = msgspec.json.encode(answer)
+        if len(raw) > MOST_ANSWER:
+            # A few tables that share a text are small in Lua, and large where they are told apart.
+            raw = msgspec.json.encode({"error": "it returned more than an object has room for"})
         answers.write(HEADER.pack(len(raw)) + raw)
         answers.flush()
 
@@ -335,6 +344,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_PROCESS_MEMORY, _PROCESS_MEMORY))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
     sandbox = Sandbox()
     # Everything is loaded: from here on no file is opened.
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))

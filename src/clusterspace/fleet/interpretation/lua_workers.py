@@ -19,7 +19,7 @@ import msgspec
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.errors import ScriptFailed
-from clusterspace.fleet.interpretation.lua_sandbox import HEADER
+from clusterspace.fleet.interpretation.lua_sandbox import HEADER, MOST_ANSWER
 
 ANSWER_SECONDS: Final = 1.0
 """How long a script has, as in Karmada."""
@@ -53,7 +53,7 @@ class LuaWorker:
                 answer = await asyncio.wait_for(_exchange(process, raw), self._answer_seconds)
             except TimeoutError:
                 raise ScriptFailed(f"it took longer than {self._answer_seconds:g} s") from None
-            except (asyncio.IncompleteReadError, ConnectionError):
+            except (asyncio.IncompleteReadError, ConnectionError, _TooLong):
                 raise ScriptFailed("it took its process down") from None
             else:
                 process = None
@@ -113,12 +113,18 @@ def values_in(answer: bytes) -> tuple[Any, Any]:
     return first, second
 
 
+class _TooLong(Exception):
+    """A process began an answer that none gives."""
+
+
 async def _exchange(process: asyncio.subprocess.Process, raw: bytes) -> bytes:
     questions = cast("asyncio.StreamWriter", process.stdin)
     answers = cast("asyncio.StreamReader", process.stdout)
     questions.write(HEADER.pack(len(raw)) + raw)
     await questions.drain()
     (size,) = HEADER.unpack(await answers.readexactly(HEADER.size))
+    if size > MOST_ANSWER:
+        raise _TooLong
     return await answers.readexactly(size)
 
 
@@ -126,7 +132,9 @@ async def _exchange(process: asyncio.subprocess.Process, raw: bytes) -> bytes:
 
 _WORKERS: Final = 2
 _MOST_REMEMBERED: Final = 32 * 1024 * 1024
-"""Bytes of answers; the oldest go first."""
+"""Bytes of answers and of what it takes to find them; the oldest go first."""
+_BESIDE_AN_ANSWER: Final = 256
+"""Bytes: most answers are a number or a word, and their place takes more than they do."""
 _COSTLY_SECONDS: Final = 0.1
 """A failure that took longer held a worker up: an endless loop, and not a wrong field."""
 _COSTLY_IN_A_ROW: Final = 3
@@ -235,10 +243,12 @@ class LuaPool:
     def _remember(self, key: bytes, answer: bytes) -> None:
         if len(answer) > _MOST_REMEMBERED // 8:
             return
-        self._answers[key] = answer
-        self._remembered += len(answer)
+        if key not in self._answers:
+            self._answers[key] = answer
+            self._remembered += len(answer) + _BESIDE_AN_ANSWER
         while self._remembered > _MOST_REMEMBERED:
-            self._remembered -= len(self._answers.popitem(last=False)[1])
+            oldest = self._answers.popitem(last=False)[1]
+            self._remembered -= len(oldest) + _BESIDE_AN_ANSWER
 
     async def close(self) -> None:
         """End all processes."""

@@ -20,6 +20,7 @@ Its mark is the fingerprint of the hub's authority: an agent knows no more of it
 """
 
 from base64 import b64encode
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -400,13 +401,16 @@ def agent_role_binding(mark: str) -> Object:
     }
 
 
-def agent_deployment(image: str, mark: str, *, allows_view: bool = True) -> Object:
+def agent_deployment(
+    image: str, mark: str, *, allows_view: bool = True, webhook_cidrs: Iterable[object] = ()
+) -> Object:
     """Return the Deployment of the agent: one at a time, with no rights on its machine."""
     view = () if allows_view else ("--allow-view", "false")
+    cidrs = (word for each in webhook_cidrs for word in ("--allow-webhook-cidrs", str(each)))
     container = {
         "name": AGENT,
         "image": image,
-        "command": ["clusterspace", "agent", "--log-format", "json", *view],
+        "command": ["clusterspace", "agent", "--log-format", "json", *view, *cidrs],
         "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}},
         "securityContext": _RESTRICTED,
         # Certificates are loaded through a file that is gone at once.

@@ -21,6 +21,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from clusterspace.apis.clusters import id_of, is_pull
+from clusterspace.client.endpoints import Network
 from clusterspace.client.kubeconfig import parse_kubeconfig
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
@@ -149,6 +150,8 @@ class RegisterRequest:
     """The agent's image; without one the agent is not put into the member."""
     allows_view: bool = True
     """Whether that agent lets users of the fleet reach the member."""
+    webhook_cidrs: tuple[Network, ...] = ()
+    """Where that agent may reach webhooks besides where every agent may."""
 
 
 class PullJoin:
@@ -210,7 +213,8 @@ class PullJoin:
         return identity.id
 
     async def _join(self, hub: FoundHub, keyed: KeyedCertificate, cluster_id: str) -> Object:
-        mark, image, allows_view = self._request.pin, self._request.image, self._request.allows_view
+        request = self._request
+        mark, image = request.pin, request.image
         self._progress(f"writing the registration on {MEMBER}")
         await self._ensure(manifests.AGENT_NAMESPACE_PLACE, manifests.agent_namespace(mark))
         place = manifests.REGISTRATION_PLACE
@@ -239,7 +243,9 @@ class PullJoin:
         if image:
             self._progress(f"starting the agent on {MEMBER}")
             place = manifests.AGENT_DEPLOYMENT_PLACE
-            desired = manifests.agent_deployment(image, mark, allows_view=allows_view)
+            desired = manifests.agent_deployment(
+                image, mark, allows_view=request.allows_view, webhook_cidrs=request.webhook_cidrs
+            )
             present = await self._ensure(place, desired)
             wanted, had = (
                 each["spec"]["template"]["spec"]["containers"][0] for each in (desired, present)

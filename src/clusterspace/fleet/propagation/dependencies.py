@@ -209,9 +209,8 @@ class DependencyDistributor(Reconciler):
         )
         parents = [parent, *(each for each in others if each is not None)]
         if conflicts := disagreements(parents):
-            fields = " and ".join(conflicts)
-            message = f"Bindings that require {name_of(binding)} disagree on {fields}"
-            self._events.record(parent, _CONFLICT, message, is_warning=True)
+            message = f"Dependency policy conflict detected: {'; '.join(conflicts)}."
+            self._events.record(binding, _CONFLICT, message, is_warning=True)
         return as_required(binding, parents)
 
     async def _detach_all_but(
@@ -404,13 +403,13 @@ def as_required(binding: Object, parents: Iterable[Object]) -> Object:
 
 
 def disagreements(parents: Iterable[Object]) -> tuple[str, ...]:
-    """Return the fields on which parents of one dependency do not agree."""
+    """Return on what parents of one dependency do not agree, in Karmada's words."""
     known = list(parents)
     terms = {
-        "conflictResolution": {conflict_resolution_of(each) for each in known},
-        "preserveResourcesOnDeletion": {preserves_resources(each) for each in known},
+        "ConflictResolution conflicted (Overwrite vs Abort)": conflict_resolution_of,
+        "PreserveResourcesOnDeletion conflicted (true vs false)": preserves_resources,
     }
-    return tuple(field for field, values in terms.items() if len(values) > 1)
+    return tuple(words for words, read in terms.items() if len({read(each) for each in known}) > 1)
 
 
 def dependency_word(kind: str, namespace: str, name: str) -> str:

@@ -42,6 +42,20 @@ def call(sandbox: Sandbox, body: str, *arguments: Any) -> tuple[Any, Any]:
         ("return setmetatable({}, {})", "not to be had"),
         ("return getfenv(0)", "not to be had"),
         ("return string.dump(F)", "'dump'"),
+        ("return ('').dump(F)", "'dump'"),
+        ("return ('x'):rep(9e7)", "memory"),
+        ("return ('x'):rep(9e3):gsub('x', ('y'):rep(9e5))", "memory"),
+        ("return (('x'):gsub('x', function() while true do end end))", "steps"),
+        ("table.sort({3, 2, 1}, function() while true do end end)", "steps"),
+        ("local t = {} for i = 1, 9e6 do t[i] = i end return table.concat(t)", "memory|steps"),
+        ("local t = {} for i = 1, 9e3 do t = {t} end return t", "deep"),
+        ("return unpack({}, 1, 1e8)", "too many results"),
+        ("return " + "(" * 1000 + "1" + ")" * 1000, "syntax levels"),
+        ("_G._G.pcall = nil _G.error = nil while true do end", "steps"),
+        ("return newproxy(true)", "not to be had"),
+        ("return rawset(string, 'x', 1)", "not to be had"),
+        ("return os.remove('/tmp/x')", "'remove'"),
+        ("return require('kube').resourceAdd('1e99999999')", "not a quantity"),
         ("return require('kube').resourceAdd.__globals__", "index field"),
         ("return require('kube').getPodDependencies('x')", "a pod template is a table"),
         ("return require('kube').resourceAdd('abc')", "'abc' is not a quantity"),
@@ -63,6 +77,14 @@ def test_what_a_script_must_not_do_ends_with_a_sentence(
         call(sandbox, body)
 
     assert call(sandbox, "return 'the next one is well'")[0] == "the next one is well"
+
+
+def test_what_is_compiled_is_not_run(sandbox: Sandbox) -> None:
+    # The beginning of what `string.dump` returns. Behind it anything may be written.
+    with pytest.raises(ScriptFailed, match="it is compiled, and not text"):
+        sandbox.check("\x1bLuaQ\x00\x01\x04")
+    with pytest.raises(ScriptFailed, match="it is compiled, and not text"):
+        sandbox.call("\x1bLuaQ\x00\x01\x04", "F", [])
 
 
 def test_failures_of_the_library_are_text_also_for_who_catches_them(sandbox: Sandbox) -> None:

@@ -93,7 +93,10 @@ def test_the_bolder_and_the_safer_wish_win_and_disagreements_are_named() -> None
 
     assert held["spec"]["conflictResolution"] == "Overwrite"
     assert held["spec"]["preserveResourcesOnDeletion"] is True
-    assert disagreements([plain, bold]) == ("conflictResolution", "preserveResourcesOnDeletion")
+    assert disagreements([plain, bold]) == (
+        "ConflictResolution conflicted (Overwrite vs Abort)",
+        "PreserveResourcesOnDeletion conflicted (true vs false)",
+    )
     assert disagreements([plain, plain]) == ()
     forgotten = as_required(held, [])
     assert forgotten["spec"] == {**EMPTY["spec"], "conflictResolution": "Abort"}

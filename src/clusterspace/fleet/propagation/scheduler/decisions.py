@@ -329,8 +329,9 @@ def plan_for(
 def plan_schedule(demand: Demand, candidates: Mapping[str, Candidate]) -> Decision:
     """Decide where an object is to be.
 
-    What is placed stays unless it must move. When no place is found it stays too, but for two
-    cases: the cluster itself is gone or leaving, or the policy changed and means no cluster.
+    What is placed stays unless it must move. When no place is found it stays too, but for three
+    cases: the cluster itself is gone or leaving, the policy changed and means no cluster, or the
+    cluster was given a label or a field that every affinity of the policy speaks against.
     """
     groups = demand.placement.groups
     in_use = (at for at, group in enumerate(groups) if group.name == demand.group_name)
@@ -353,7 +354,13 @@ def plan_schedule(demand: Demand, candidates: Mapping[str, Candidate]) -> Decisi
     if demand.is_changed and fits_nowhere:
         return replace(failure, targets={})
     present = {name for name, each in candidates.items() if not each.is_leaving}
-    kept = {name: count for name, count in demand.placed.items() if name in present}
+    # A label that is gone is not one that says no: clusters join again without their labels.
+    denied = {
+        name
+        for name in demand.placed.keys() & present
+        if fits_nowhere and all(group.is_denied_by(candidates[name].traits) for group in groups)
+    }
+    kept = {name: count for name, count in demand.placed.items() if name in present - denied}
     return replace(failure, targets=kept)
 
 

@@ -45,6 +45,10 @@ class AffinityGroup:
         tiers = self.tiers if may_overflow else self.tiers[:1]
         return next((tier for tier, each in enumerate(tiers) if each.matches(traits)), None)
 
+    def is_denied_by(self, traits: Traits) -> bool:
+        """Whether the cluster says of itself what no tier wants."""
+        return all(each.is_denied_by(traits) for each in self.tiers)
+
 
 def read_groups(placement: Mapping[str, Any], *, place: str) -> tuple[AffinityGroup, ...]:
     """Read the groups of a placement, in the order in which they are to be tried."""

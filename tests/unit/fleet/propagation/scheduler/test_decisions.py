@@ -106,6 +106,38 @@ def test_when_no_cluster_fits_what_is_placed_stays():
     assert decision.targets == {"east": 2, "west": 2}
 
 
+@pytest.mark.parametrize(
+    ("labels", "targets"),
+    [
+        ({"tier": "test"}, {"west": 2}),
+        ({}, {"east": 2, "west": 2}),
+        ({"other": "test"}, {"east": 2, "west": 2}),
+    ],
+)
+def test_a_label_that_says_otherwise_ends_what_is_placed_and_one_that_is_lost_does_not(
+    labels: dict[str, str], targets: dict[str, int]
+):
+    wanted = {"clusterAffinity": {"labelSelector": {"matchLabels": {"tier": "prod"}}}}
+    placed = binding(wanted, replicas=2, placed={"east": 2, "west": 2})
+
+    decision = plan(placed, with_metadata(EAST, labels=labels), WEST)
+
+    assert decision.reason is Reason.NO_CLUSTER_FIT
+    assert decision.targets == targets
+
+
+def test_a_label_that_one_of_several_affinities_says_nothing_of_ends_nothing():
+    terms = [
+        {"affinityName": "first", "labelSelector": {"matchLabels": {"tier": "prod"}}},
+        {"affinityName": "second", "labelSelector": {"matchLabels": {"spare": "yes"}}},
+    ]
+    placed = binding({"clusterAffinities": terms}, replicas=2, placed={"east": 2})
+
+    decision = plan(placed, with_metadata(EAST, labels={"tier": "test"}))
+
+    assert decision.targets == {"east": 2}
+
+
 def test_when_the_policy_changed_and_means_no_cluster_nothing_stays():
     changed = binding(names("absent"), replicas=2, placed={"east": 2}, applied=names("east"))
 
