@@ -1,7 +1,9 @@
 """Agents that are up to something: what they gain by the tunnel their cluster is reached by."""
 
 import asyncio
+import json
 import struct
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -235,6 +237,41 @@ async def test_who_may_write_leases_does_not_say_whom_agents_let_in(site: Site):
     assert put.code == 403
 
 
+async def test_the_agent_of_a_cluster_that_left_opens_no_tunnel_of_who_has_its_name_now(
+    site: Site,
+):
+    """A certificate outlives its cluster. What was issued before the next one came is over."""
+    former = await site.fleet.add_member("gone")
+    await stage.register(site.fleet, "gone", former)
+    site.members["gone"] = former
+    await site.wait_for("gone")
+    async with agent_at(site, "gone") as connection:
+        request = request_for(site, "gone")
+        async with open_tunnel(connection, request, "websocket"):
+            await until_reached(site, "gone")
+        await stage.unregister(site.fleet, "gone", former)
+        await site.wait_for("gone", is_gone=True)
+        left = time.time()
+
+        async def is_refused() -> bool:
+            try:
+                async with open_tunnel(connection, request_for(site, "gone"), "websocket"):
+                    return False
+            except (Forbidden, NotFound, Unauthorized):
+                return True
+
+        await until(is_refused)
+        await until(lambda: time.time() > left + 1)  # certificates are dated to the second
+        other = await site.fleet.add_member("gone-2")
+        await stage.register(site.fleet, "gone", other)
+        await site.wait_for("gone")
+
+        assert await is_refused()
+    site.members["gone"] = other
+    async with pulled_again(site, "gone"):
+        assert site.running.fleet.directory.tunnels.is_open("gone")
+
+
 # -- what it does inside ---------------------------------------------------------------------------
 
 
@@ -260,6 +297,13 @@ GARBAGE = {
     "text": b"\x81\x85abcd\0\0\0\0\0",
     "a flood of streams": b"".join(frame(1, number) for number in range(1, 500)),
     "a flood of resets": b"".join(frame(6, number) for number in range(1, 500)),
+    "pings without end": frame(7, 0) * 2000,
+    "answers to pings that nobody sent": frame(8, 0) * 2000,
+    "frames without content": encode_frame(Opcode.BINARY, b"", is_client=True) * 2000,
+    "pongs of the WebSocket": encode_frame(Opcode.PONG, b"", is_client=True) * 2000,
+    "an unmasked frame": encode_frame(Opcode.BINARY, b"x", is_client=False),
+    "an extension": b"\xc2\x80abcd",
+    "a control frame in pieces": b"\x09\x80abcd",
 }
 
 
@@ -349,6 +393,63 @@ async def test_bad_answers_are_one_warning(site: Site, kind: str):
     if kind != "two answers":  # the first one is as good as any; the second is for nobody
         assert "evil" in listed.warning
     assert named.code != 200 or kind == "two answers"
+    await assert_well(site)
+
+
+async def test_an_agent_that_never_reads_is_one_warning_and_can_be_shut_out(site: Site):
+    """What it is sent waits for it alone: nobody else does, and a goodbye does not either."""
+    place = ResourcePath(CLUSTERS, name="evil")
+    async with evil_tunnel(site):
+        listed = await site.ask("GET", MAPS)
+        assert listed.code == 200
+        assert "evil" in listed.warning
+        await assert_well(site)
+
+        def forbid(cluster: Object) -> Object:
+            return with_metadata(cluster, annotations={"clusterspace.io/view": "forbidden"})
+
+        await edit(site.hub.client, place, forbid)
+        try:
+
+            async def is_shut_out() -> bool:
+                return not site.running.fleet.directory.tunnels.is_open("evil")
+
+            await until(is_shut_out)
+        finally:
+            await edit(
+                site.hub.client, place, lambda cluster: with_metadata(cluster, annotations=None)
+            )
+
+
+FOREIGN = {
+    "a name of another cluster": {"name": "x.clusterspace.good", "namespace": "default"},
+    "a namespace of another cluster": {"name": "x", "namespace": "default.clusterspace.good"},
+    "the hub's": {"name": "x.clusterspace.karmada", "namespace": "default"},
+    "all": {"name": "x.clusterspace.all", "namespace": "default"},
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+async def test_an_agent_answers_for_its_own_cluster_whatever_it_says(site: Site, kind: str):
+    metadata = {**FOREIGN[kind], "uid": "u-1", "resourceVersion": "7"}
+    metadata["managedFields"] = []  # pyright: ignore[reportArgumentType]
+    body = json.dumps(
+        {
+            "kind": "ConfigMapList",
+            "apiVersion": "v1",
+            "metadata": {"resourceVersion": "7"},
+            "items": [{"metadata": metadata, "data": {"k": "forged"}}],
+        }
+    ).encode()
+    async with answering(site, ANSWER % (len(body), body)):
+        listed = await site.ask("GET", MAPS)
+        of_good = await site.ask("GET", f"/clusterspaces/good{MAPS}")
+        named = await site.ask("GET", f"{MAPS}/x.clusterspace.good")
+
+    forged = [each for each in listed.body["items"] if (each.get("data") or {}).get("k")]
+    assert all(each["metadata"]["name"].endswith(".clusterspace.evil") for each in forged)
+    assert b"forged" not in json.dumps(of_good.body).encode()
+    assert named.code == 404
     await assert_well(site)
 
 

@@ -21,6 +21,8 @@ What a peer can cost is bounded, whoever it is:
     a frame                     64 KiB; a longer one is no frame of ours
     waiting for the peer        it is cut off when nothing came, or was taken, for a while
     answers we owe it           one PONG, and one sum of credits for each stream
+    what carries nothing        as much as the streams opened to it, and what was sent on them, give
+                                it reason to say: reading it is work that others wait for
 """
 
 import asyncio
@@ -64,6 +66,16 @@ _LOW_WATER: Final = 16 * 1024
 _CLOSE_SECONDS: Final = 30.0
 """What was written before a stream was closed may take so long to leave."""
 _GOODBYE_SECONDS: Final = 2.0
+"""A peer that does not take the last word by then is left without it."""
+
+# What carries nothing: frames of control, and data for streams that have ended. One for each chunk
+# that was sent is a credit, a few for each stream are its ends, and data that was on its way when a
+# stream ended is at most its window. Who says more than that says it to keep us busy.
+_IDLE_AT_FIRST: Final = 256
+_IDLE_PER_STREAM: Final = 16
+_IDLE_PER_CHUNK: Final = 2
+_IDLE_PER_PING: Final = 64
+_MOST_IDLE: Final = 1024 * 1024
 
 
 class _Kind(IntEnum):
@@ -136,6 +148,9 @@ class Multiplexer:
         self._pong: bytes | None = None
         self._socket_pong: bytes | None = None
         self._goodbye: bytes | None = None
+        self._is_leaving = asyncio.Event()
+        self._idle = _IDLE_AT_FIRST
+        """How much more the peer may say that carries nothing."""
         self._wake = asyncio.Event()
         self._heard_at = clock.monotonic()
         self._writing_since: float | None = None
@@ -154,6 +169,7 @@ class Multiplexer:
         if len(self._streams) >= self.limits.streams:
             raise ConnectionRefusedError(f"{self.limits.streams} streams are open already")
         self._latest += 1
+        self._allow_idle(_IDLE_PER_STREAM)
         protocol = make_protocol()
         stream = self._streams[self._latest] = StreamTransport(self, self._latest, protocol)
         self.send_control(_frame(_Kind.OPEN, self._latest))
@@ -172,6 +188,7 @@ class Multiplexer:
                     group.create_task(self._reading(), name="multiplexer reads"),
                     group.create_task(self._writing(), name="multiplexer writes"),
                     group.create_task(self._listening(), name="multiplexer listens"),
+                    group.create_task(self._leaving(), name="multiplexer leaves"),
                 ]
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 why = next(iter(done)).result()
@@ -186,9 +203,10 @@ class Multiplexer:
         return why
 
     def close(self, code: int = NORMAL, why: str = "") -> None:
-        """Say goodbye; `run` ends when that is sent."""
+        """Say goodbye; `run` ends when that is sent, or soon if the peer does not take it."""
         self._goodbye = close_content(code, why)
         self._wake.set()
+        self._is_leaving.set()
 
     # -- what streams use ----------------------------------------------------------------------
 
@@ -219,8 +237,21 @@ class Multiplexer:
         if self._streams.pop(stream.number, None) is not None:
             self._spare += stream.borrowed
             self._credits.pop(stream.number, None)
+            self._allow_idle(stream.granted)
 
-    # -- the three tasks; each returns why it ended --------------------------------------------
+    def _allow_idle(self, count: int) -> None:
+        self._idle = min(self._idle + count, _MOST_IDLE)
+
+    def _note_idle(self, count: int = 1) -> None:
+        """Count what carries nothing; StreamBroken when it is more than there is reason for.
+
+        Who opens streams is not counted: it has its reasons, and the other end trusts it.
+        """
+        self._idle -= count
+        if self._idle < 0 and self._accept is None:
+            raise StreamBroken("more is said than there is to say")
+
+    # -- the four tasks; each returns why it ended --------------------------------------------
 
     async def _reading(self) -> str:
         frames, unread = FrameReader(from_client=not self._is_client), bytearray()
@@ -233,11 +264,14 @@ class Multiplexer:
                             self.close_code, why = read_close(each.content)
                             said = "".join(letter for letter in why if letter.isprintable())
                             return f"the peer closed the connection: {said or 'without a word'}"
+                        self._note_idle()
                         if each.opcode is Opcode.PING:
                             # The latest alone: who asks faster than it reads gets fewer answers.
                             self._socket_pong = each.content
                             self._wake.set()
                         continue
+                    if not each:
+                        self._note_idle()
                     unread += each
                     self._take_frames(unread)
         except StreamBroken as error:
@@ -269,6 +303,8 @@ class Multiplexer:
         del unread[:at]
 
     def _take(self, kind: _Kind, number: int, content: bytes) -> None:
+        if kind is not _Kind.DATA or not content:
+            self._note_idle()
         if kind is _Kind.PING:
             self._pong = content
             self._wake.set()
@@ -282,6 +318,7 @@ class Multiplexer:
             raise StreamBroken(f"there has never been a stream {number}")
         stream = self._streams.get(number)
         if stream is None:
+            self._note_idle(len(content))
             return
         if kind is _Kind.DATA:
             stream.receive(content)
@@ -347,6 +384,7 @@ class Multiplexer:
             size += len(chunk)
             if chunk:
                 pieces.append(_frame(_Kind.DATA, stream.number, chunk))
+                self._allow_idle(_IDLE_PER_CHUNK)
             pieces += stream.finish_turn()
         data = b"".join(pieces)
         sent = encode_frame(Opcode.BINARY, data, is_client=self._is_client) if data else b""
@@ -367,7 +405,14 @@ class Multiplexer:
             if since is not None and now - since > limits.silent_seconds:
                 return f"the peer took nothing for {limits.silent_seconds:g}s"
             if since is None:
+                self._allow_idle(_IDLE_PER_PING)
                 self.send_control(_frame(_Kind.PING, 0))
+
+    async def _leaving(self) -> str:
+        """Wait until this end is to end, and then no longer than goodbyes take."""
+        await self._is_leaving.wait()
+        await self._clock.sleep(_GOODBYE_SECONDS)
+        return "the connection was closed here"
 
 
 class StreamTransport(asyncio.Transport):
@@ -503,6 +548,11 @@ class StreamTransport(asyncio.Transport):
         self.lose(None)
 
     # -- what the multiplexer calls ------------------------------------------------------------
+
+    @property
+    def granted(self) -> int:
+        """How much the peer may still send, and may have on its way."""
+        return self._window
 
     def receive(self, content: bytes) -> None:
         """Take data; StreamBroken when it is more than was granted."""

@@ -147,6 +147,8 @@ class FrameReader:
                 return
             if head is not _DATA:
                 yield head
+            elif not self._left:
+                yield b""  # a frame all the same, and it was work to read
 
     def _read_head(self) -> Control | None:
         """Read the head of a frame, and a control frame whole; None when it is not all there."""

@@ -129,8 +129,8 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
 
         # Open streams have an authenticator of their own: a user remembered for a new request must
         # not vouch for a stream that was opened long before.
-        logins = FleetAuthenticator(hub, clock, check)
-        open_logins = FleetAuthenticator(hub, clock, check_open)
+        logins = FleetAuthenticator(hub, clock, check, rights.is_agent_revoked)
+        open_logins = FleetAuthenticator(hub, clock, check_open, rights.is_agent_revoked)
         rights.on_change(logins.forget, open_logins.forget, fleet.reviews.forget)
         page = Page(clock, settings.sign_on)
         recheck = fleet_recheck(page.logins(open_logins, check_open), fleet.reviews, clock)

@@ -17,7 +17,7 @@ from clusterspace.aio.multiplexer import (
 )
 from clusterspace.aio.websockets import FrameReader, Opcode, encode_frame
 
-OPEN, DATA, CREDIT, END, CLOSE, RESET, PING = range(1, 8)
+OPEN, DATA, CREDIT, END, CLOSE, RESET, PING, PONG = range(1, 9)
 SOON = 60.0
 
 
@@ -275,6 +275,10 @@ CHEATS = {
     "no such kind": frame(99, 1),
     "data behind the end": frame(END, 1) + frame(DATA, 1, b"x"),
     "two ends": frame(END, 1) * 2,
+    "pings without end": frame(PING, 0) * 2000,
+    "pongs that nobody asked for": frame(PONG, 0) * 2000,
+    "credits of nothing": frame(CREDIT, 1, b"\0\0\0\0") * 2000,
+    "data that is none": frame(DATA, 1) * 2000,
 }
 
 
@@ -296,10 +300,10 @@ async def test_a_peer_that_cheats_is_cut_off(cheat: str):
         assert any(not isinstance(each, bytes) and each.opcode is Opcode.CLOSE for each in said)
 
 
-async def test_pings_without_end_are_answered_as_far_as_they_are_read():
+async def test_many_pings_are_answered_as_far_as_they_are_read():
     async with alone() as (opener, incoming, outgoing, _):
         outgoing.most = 0  # nobody reads
-        for _ in range(2000):
+        for _ in range(200):
             await incoming.put(packed(frame(PING, 0, b"x" * 100)))
         async with asyncio.timeout(SOON):
             while incoming.held:  # noqa: ASYNC110 - it takes turns of the loop
@@ -307,6 +311,55 @@ async def test_pings_without_end_are_answered_as_far_as_they_are_read():
 
         assert opener._pong in (None, b"x" * 100)
         assert sum(map(len, opener._control)) < 1000
+
+
+@pytest.mark.parametrize("opcode", [Opcode.PING, Opcode.PONG, Opcode.BINARY])
+async def test_a_peer_that_says_nothing_in_many_frames_is_cut_off(opcode: Opcode):
+    async with alone() as (_, incoming, _, task):
+        await incoming.put(encode_frame(opcode, b"", is_client=True) * 2000)
+
+        async with asyncio.timeout(SOON):
+            assert "more is said than there is to say" in await task
+
+
+async def test_data_for_a_stream_that_has_ended_is_bounded_by_its_window():
+    async with alone() as (opener, incoming, _, task):
+        await opener.open(TransportStream)[1].close()
+        late = packed(*(frame(DATA, 1, b"x" * 16_384) for _ in range(4)))
+        await incoming.put(late)  # was on its way
+        other = opener.open(TransportStream)[1]
+        await incoming.put(packed(frame(DATA, 2, b"in time")))
+        assert await other.read() == b"in time"
+
+        await incoming.put(late)
+
+        async with asyncio.timeout(SOON):
+            assert "more is said than there is to say" in await task
+
+
+async def test_who_asks_and_is_answered_may_do_so_for_ever():
+    """Each stream, and what is sent on it, gives the peer reason for a few words more."""
+    async with pair() as ends:
+        for number in range(1, 600):
+            asking = ends.open()
+            await asking.write(b"x" * 100)
+            asking.end()
+            answering = await ends.nth(number)
+            assert await read_all(answering) == b"x" * 100
+            await answering.write(b"y")
+            await answering.close()
+            assert await read_all(asking) == b"y"
+
+
+async def test_a_peer_that_does_not_take_the_goodbye_is_left_all_the_same():
+    async with alone() as (opener, _, outgoing, task):
+        outgoing.most = 0
+        opener.open(TransportStream)
+
+        opener.close(1001, "the server is stopping")
+
+        async with asyncio.timeout(SOON):
+            assert "closed here" in await task
 
 
 async def test_a_peer_that_says_nothing_is_gone_after_a_while():

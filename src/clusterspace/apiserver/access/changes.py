@@ -26,7 +26,9 @@ _log = structlog.get_logger(__name__)
 _ROLES: Final = ("clusterrolebindings", "clusterroles", "rolebindings", "roles")
 _BOUND: Final = ("nodes", "pods", "serviceaccounts")
 _TOKEN_TYPES: Final = (b"kubernetes.io/service-account-token", b"bootstrap.kubernetes.io/token")
-_LISTS: Final = ((revocations.NAMESPACE, revocations.NAME), ("kube-system", "revoked-agents"))
+_LISTS: Final = tuple(
+    (revocations.NAMESPACE, name) for name in (revocations.NAME, revocations.AGENTS_NAME)
+)
 _RETRY_SECONDS: Final = 1.0
 
 

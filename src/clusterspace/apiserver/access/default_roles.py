@@ -302,7 +302,7 @@ COMPONENT_ROLES: Final = (
     DefaultRole(
         _REVOCATIONS,
         (
-            Rule(_READ, ("",), ("configmaps",), (revocations.NAME,)),
+            Rule(_READ, ("",), ("configmaps",), (revocations.NAME, revocations.AGENTS_NAME)),
             # Who still comes there with certificates of an authority that is on its way out.
             Rule(("get", "patch"), ("",), ("configmaps",), ("credentials-in-use",)),
         ),

@@ -125,12 +125,13 @@ class AgentTunnels:
         why = "this server ended it"
         try:
             why = await opened.run()
-            await connection.flush()
         finally:
             if self._open.get(cluster) is opened:
                 del self._open[cluster]
                 self._ended[cluster] = (self._clock.monotonic(), why)
             _log.info("tunnel ended", cluster=cluster, reason=why)
+        # Only now: a peer that does not take what is left must not pass for one that is there.
+        await connection.flush()
 
     def end_all(self) -> None:
         """Close all tunnels: this server stops, and agents are to look for another."""

@@ -13,6 +13,11 @@ the entry is taken back: for tokens of other issuers, which nobody here can end.
 
 A key says what is revoked and the value why, so an entry whose value cannot be read revokes all the
 same. Only that of a user needs its value, for the name.
+
+Agents of clusters that left have a list of their own, which the hub writes (`identity/agents.py`):
+
+    kind: ConfigMap, metadata: {name: revoked-agents, namespace: kube-system}
+    data: {west: "2026-01-01T00:00:00Z"}
 """
 
 import hashlib
@@ -28,6 +33,7 @@ from clusterspace.kube.times import parse_time
 
 NAMESPACE: Final = "kube-system"
 NAME: Final = "revoked-credentials"
+AGENTS_NAME: Final = "revoked-agents"
 
 CERTIFICATE: Final = "certificate-"
 SERIAL: Final = "serial-"
@@ -97,6 +103,12 @@ def read_revocations(data: Mapping[str, Any] | None) -> RevocationList:
             else:
                 users[name] = revoked_until(entry.get("before"))
     return RevocationList(frozenset(certificates), frozenset(serials), users, frozenset(denied))
+
+
+def is_agent_revoked(data: Mapping[str, Any] | None, cluster: str, issued: float) -> bool:
+    """Whether the list of agents covers a certificate of a cluster's agent that was issued then."""
+    since = (data or {}).get(cluster)
+    return since is not None and issued <= revoked_until(since)
 
 
 def revoked_until(text: object) -> float:

@@ -18,17 +18,20 @@ import structlog
 from clusterspace.apis.clusters import PULL
 from clusterspace.apis.identities import AGENT_USER_PREFIX, AGENTS, NOT_A_CLUSTER
 from clusterspace.apiserver import forms
+from clusterspace.apiserver.http.revocations import AGENTS_NAME as NAME
+from clusterspace.apiserver.http.revocations import (
+    NAMESPACE,
+    is_agent_revoked,
+)
+from clusterspace.apiserver.http.revocations import revoked_until as revoked_at
 from clusterspace.apiserver.identity.following import edit_config_map, find_object, follow
 from clusterspace.apiserver.state import HubState
-from clusterspace.errors import MalformedTimestamp, ServiceUnavailable, StoreError
+from clusterspace.errors import ServiceUnavailable, StoreError
 from clusterspace.kube.names import dns1123_label_problems
 from clusterspace.kube.objects import find_at
-from clusterspace.kube.times import format_time, parse_time
+from clusterspace.kube.times import format_time
 
 _log = structlog.get_logger(__name__)
-
-NAMESPACE: Final = "kube-system"
-NAME: Final = "revoked-agents"
 
 _KEPT_SECONDS: Final = 366 * 24 * 3600.0
 """Longer than any agent's certificate lives, also of Karmada's agents, whose first one lives for a
@@ -119,8 +122,7 @@ class Revocations:
         """Whether an agent's certificate issued then is revoked."""
         # Read with every use and never remembered, so that a revocation needs nobody to hear of it.
         revoked = await find_object(self._hub, "", "configmaps", NAMESPACE, NAME)
-        since = find_at(revoked, "data", cluster)
-        if since is not None and issued <= revoked_at(since):
+        if is_agent_revoked(find_at(revoked, "data"), cluster, issued):
             return True
         entry = await self._hub.store.get(f"{_CLUSTERS}{cluster}")
         known = None if entry is None else _read_cluster(entry.value)
@@ -155,11 +157,3 @@ def with_revoked(
     if cluster in kept and revoked_at(kept[cluster]) >= until:
         return kept
     return {**kept, cluster: format_time(until)}
-
-
-def revoked_at(text: str) -> float:
-    """Return the moment an entry names; one that cannot be read revokes for good."""
-    try:
-        return parse_time(text)
-    except MalformedTimestamp:
-        return float("inf")

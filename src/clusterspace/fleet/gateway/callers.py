@@ -32,17 +32,25 @@ import asyncio
 import hashlib
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Generator, Hashable, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Generator,
+    Hashable,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 from uuid import uuid4
 
 import msgspec
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import CLUSTERS
-from clusterspace.apis.identities import AGENTS
+from clusterspace.apis.identities import AGENT_USER_PREFIX, AGENTS
 from clusterspace.apis.tunnels import SUBRESOURCE
 from clusterspace.apiserver.http.context import RequestContext
 from clusterspace.apiserver.http.guards import Decision
@@ -124,6 +132,10 @@ class _Memory(Generic[Value]):
         return value
 
 
+IsAgentRevoked: TypeAlias = Callable[[str, float], Awaitable[bool]]
+"""Whether a certificate of the agent of a cluster of this name, issued then, counts no longer."""
+
+
 class FleetAuthenticator:
     """Finds out who asks; a credential that is given and wrong is refused, never passed over."""
 
@@ -132,11 +144,13 @@ class FleetAuthenticator:
         hub: ClusterClient,
         clock: Clock,
         check: Callable[[CertificateLogin], None] = lambda _: None,
+        is_agent_revoked: IsAgentRevoked | None = None,
     ) -> None:
         self._hub = hub
         self._clock = clock
         self._check = check
         """Raises Unauthorized for a certificate that counts no longer, itself or who signed it."""
+        self._is_agent_revoked = is_agent_revoked
         self._users: _Memory[User] = _Memory(clock)
 
     def forget(self) -> None:
@@ -145,7 +159,7 @@ class FleetAuthenticator:
 
     async def authenticate(self, request: Request) -> User:
         """Return who asks."""
-        header = request.headers.get("authorization")
+        header, login = request.headers.get("authorization"), None
         if request.peer_certificate is not None:
             login = login_of(request, request.peer_certificate, self._clock.now())
             self._check(login)
@@ -161,6 +175,11 @@ class FleetAuthenticator:
             # Agents talk to the hub. Here they keep a tunnel, through which they are asked and ask
             # nothing: the path is compared as it was sent, so that nothing else can be meant by it.
             raise statuses.unauthorized()
+        if AGENTS in user.groups and login is not None and self._is_agent_revoked is not None:
+            # By its name it is the agent of whichever cluster has that name now. So it is by right.
+            cluster = user.name.removeprefix(AGENT_USER_PREFIX)
+            if await self._is_agent_revoked(cluster, login.issued):
+                raise statuses.unauthorized()
         return user
 
     async def by_token(self, token: str) -> User:

@@ -17,10 +17,12 @@ from clusterspace.aio.clocks import exponential
 from clusterspace.aio.tasks import Tasks
 from clusterspace.apiserver.http.chain import RECHECK_SECONDS, UNHEARD_SECONDS, Recheck
 from clusterspace.apiserver.http.revocations import (
+    AGENTS_NAME,
     NAME,
     NAMESPACE,
     NOTHING_REVOKED,
     RevocationList,
+    is_agent_revoked,
     read_revocations,
 )
 from clusterspace.client.requests import ResourcePath
@@ -34,6 +36,7 @@ _log = structlog.get_logger(__name__)
 
 _CONFIG_MAPS: Final = GroupVersionResource("", "v1", "configmaps")
 _LIST: Final = ResourcePath(_CONFIG_MAPS, NAMESPACE, NAME)
+_AGENTS: Final = ResourcePath(_CONFIG_MAPS, NAMESPACE, AGENTS_NAME)
 _ONLY_LIST: Final = ListOptions(field_selector=f"metadata.name={NAME}")
 _FOLLOWED: Final[Mapping[str, ResourcePath]] = {
     plural: ResourcePath(GroupVersionResource("rbac.authorization.k8s.io", "v1", plural))
@@ -66,6 +69,20 @@ class HubRights:
     def revoked(self) -> RevocationList:
         """Return whose credentials are refused."""
         return self._revoked
+
+    async def is_agent_revoked(self, cluster: str, issued: float) -> bool:
+        """Whether a certificate of a cluster's agent, issued then, is that of one that left.
+
+        Read with every use, as on the hub: an agent comes seldom, and the cluster that has its name
+        now is somebody else's.
+        """
+        try:
+            revoked = await self._hub.find(_AGENTS)
+        except Forbidden as error:
+            # An API server that keeps no such list, or one that has not let us read it yet.
+            _log.warning("revoked agents cannot be read", reason=error.message)
+            return False
+        return is_agent_revoked((revoked or {}).get("data"), cluster, issued)
 
     def on_change(self, *listeners: Callable[[], None]) -> None:
         """Call somebody whenever an answer of the hub may not be what it was."""
