@@ -18,8 +18,10 @@ from clusterspace.fleet.propagation.eviction.controller import (
     SUSPENDED,
 )
 from clusterspace.fleet.propagation.rebalancer import TRIGGERED
+from clusterspace.fleet.propagation.works.exclusive import NOT_STOPPED
 from clusterspace.kube.objects import Object, find_at, namespace_of, uid_of
 
+_WRITTEN: Final = "SyncWorkSucceed"
 _REASONS: Final = (
     TRIGGERED,
     SUSPENDED,
@@ -27,11 +29,15 @@ _REASONS: Final = (
     FAILED,
     "ScheduleBindingSucceed",
     "ScheduleBindingFailed",
+    NOT_STOPPED,
+    _WRITTEN,
     CANCELLED,
     SUCCEEDED,
 )
 """In the order in which they happen: events tell whole seconds only."""
-_MOVES: Final = frozenset({TRIGGERED, SUSPENDED, STARTED, FAILED, CANCELLED, SUCCEEDED})
+_MOVES: Final = frozenset(
+    {TRIGGERED, SUSPENDED, STARTED, FAILED, NOT_STOPPED, CANCELLED, SUCCEEDED}
+)
 _MOST: Final = 12
 
 

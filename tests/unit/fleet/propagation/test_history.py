@@ -34,3 +34,21 @@ def test_a_move_is_told_in_the_order_in_which_it_happened() -> None:
         "2026-03-01T10:00:05Z Result: {east:2}",
         "2026-03-01T10:00:09Z Evict from cluster west succeed.",
     )
+
+
+def test_what_an_exclusive_workload_waited_for_is_part_of_its_story() -> None:
+    waits = "east: west has not stopped it; if its agent stays silent it has by its lease"
+    told = story_of(
+        [
+            PLACED,
+            event(1, "SyncWorkSucceed", "Works are written for west."),
+            event(5, "ScheduleBindingSucceed", "Result: {east:2}"),
+            event(8, "ExclusiveCopyNotStopped", waits, count=40),
+            event(8, "SyncWorkSucceed", "Works are written for east."),
+        ]
+    )
+
+    assert told[-2:] == (
+        f"2026-03-01T10:00:08Z {waits} (40 times)",
+        "2026-03-01T10:00:08Z Works are written for east.",
+    )

@@ -6,8 +6,9 @@ workloads that are placed within one such time would all find the same cluster t
     reported free ──minus what was placed since──> what the next one is placed by
 
 What was placed is taken off until the report has shrunk by as much, or for a minute at most: by
-then it is counted, or it came to nothing. A cluster that is not heard of counts nothing: what was
-placed there is taken off for as long as its last report is what is known.
+then it is counted, or it came to nothing. Pods of components are made by an operator on the member,
+which may have to start first; those have five. A cluster that is not heard of counts nothing: what
+was placed there is taken off for as long as its last report is what is known.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,8 @@ from clusterspace.kube.objects import Object, find_at
 from clusterspace.kube.quantities import ZERO, Quantity
 
 RESERVED_SECONDS: Final = 60.0
+COMPONENTS_SECONDS: Final = 300.0
+"""As long as Karmada takes room off for anything that is not healthy yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +115,9 @@ class Reservations:
         more: Mapping[str, int],
         claim: Claim,
         candidates: Mapping[str, Candidate],
+        seconds: float = 0.0,
     ) -> None:
-        until = self._clock.monotonic() + self._seconds
+        until = self._clock.monotonic() + max(seconds, self._seconds)
         for name, replicas in more.items():
             if replicas > 0 and name in candidates:
                 self._free.setdefault(name, _free_pods(candidates[name].room))
@@ -134,7 +138,8 @@ class Reservations:
         if components := components_of(binding) if added else ():
             self.release(request)
             for claim, replicas in components:
-                self._add(request, dict.fromkeys(sorted(added), replicas), claim, candidates)
+                more = dict.fromkeys(sorted(added), replicas)
+                self._add(request, more, claim, candidates, COMPONENTS_SECONDS)
         elif any(count > 0 for count in more.values()):
             requirements = find_at(binding, "spec", "replicaRequirements")
             claim = read_claim(requirements, template_of(binding).namespace)
@@ -154,7 +159,7 @@ class Reservations:
         if components := components_of(binding):
             for claim, replicas in components:
                 unseen = dict.fromkeys(sorted(placed.keys() - running.keys()), replicas)
-                self._add(request, unseen, claim, candidates)
+                self._add(request, unseen, claim, candidates, COMPONENTS_SECONDS)
         elif any(count > 0 for count in more.values()):
             requirements = find_at(binding, "spec", "replicaRequirements")
             claim = read_claim(requirements, template_of(binding).namespace)

@@ -12,7 +12,11 @@ from clusterspace.fleet.propagation.scheduler.filters import (
     candidate_of,
     most_replicas,
 )
-from clusterspace.fleet.propagation.scheduler.reservations import RESERVED_SECONDS, Reservations
+from clusterspace.fleet.propagation.scheduler.reservations import (
+    COMPONENTS_SECONDS,
+    RESERVED_SECONDS,
+    Reservations,
+)
 from clusterspace.testing.clocks import ManualClock
 
 FIRST, SECOND = Request("first", "default"), Request("second", "default")
@@ -127,7 +131,8 @@ def test_room_given_away_on_a_cluster_that_is_not_heard_of_stays_given_away() ->
 
 
 def test_the_components_of_a_workload_are_reserved_where_it_is_new() -> None:
-    reservations, reported = Reservations(ManualClock()), by_nodes("3", "3")
+    clock = ManualClock()
+    reservations, reported = Reservations(clock), by_nodes("3", "3")
     cpu = {"replicaRequirements": {"resourceRequest": {"cpu": "1"}}}
     components = [{"name": "head", "replicas": 1, **cpu}, {"name": "tail", "replicas": 2, **cpu}]
     job = {"spec": {"components": components}}
@@ -140,3 +145,8 @@ def test_the_components_of_a_workload_are_reserved_where_it_is_new() -> None:
     assert fitting(reservations.apply(reported, SECOND)) == 6
     reservations.inherit(FIRST, placed, reported)
     assert fitting(reservations.apply(reported, SECOND)) == 3
+    # An operator on the member makes their pods, if it has been started itself.
+    clock.freeze(RESERVED_SECONDS)
+    assert fitting(reservations.apply(reported, SECOND)) == 3
+    clock.freeze(COMPONENTS_SECONDS - RESERVED_SECONDS)
+    assert fitting(reservations.apply(reported, SECOND)) == 6
