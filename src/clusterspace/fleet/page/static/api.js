@@ -11,6 +11,10 @@ const LONGEST_WAIT = 30_000;
 /** A hidden tab gives its streams back after this: browsers have six connections for one server. */
 const HIDDEN_WAIT = 30_000;
 const WATCH_SECONDS = 290;
+/** Servers send a bookmark a minute. A watch that says nothing for longer may lead nowhere: it is opened anew. */
+const SILENT_WAIT = 100_000;
+/** A server that has not begun to answer after this is said to be gone, and waited for. */
+const ANSWER_WAIT = 15_000;
 /** When clusters were missing from a list, it is made anew after this, to see whether they are back. */
 const PARTIAL_SECONDS = 30;
 /** Says that a person looks: they are shown the clusters that answer, where programs have to wait. */
@@ -69,10 +73,21 @@ export async function ask(path, { method = "GET", body, text, headers = {}, sign
   }
   if (!response.ok) {
     const failure = await failureOf(response);
-    if (failure.status === 401 && path !== "/ui/session") onExpired();
+    if (path !== "/ui/session" && (await hasEnded(failure.status))) onExpired();
     throw failure;
   }
   return response;
+}
+
+/** Whether a refusal is because the login has ended: with its cookie gone too, one asks as nobody, and is forbidden. */
+async function hasEnded(status) {
+  if (status !== 403) return status === 401;
+  try {
+    const { status: now } = await fetch("/ui/session", { credentials: "same-origin", redirect: "error", cache: "no-store" });
+    return now === 401 || now === 403;
+  } catch {
+    return false;
+  }
 }
 
 export async function askJson(path, options) {
@@ -125,22 +140,33 @@ export async function follow(path, { query = {}, told, signal }) {
     const end = () => attempt.abort();
     signal.addEventListener("abort", end);
     const stopHiding = onHidden(end);
+    window.addEventListener("offline", end);
+    let silence = 0;
+    const listen = () => (clearTimeout(silence), (silence = setTimeout(end, SILENT_WAIT)));
+    const hear = () => {
+      clearTimeout(late);
+      heard = Date.now();
+      wait = 1000;
+      told.state({ is: "live", since: heard });
+    };
+    const late = setTimeout(() => version && told.state({ is: "lost", since: heard, why: S.unreachable }), ANSWER_WAIT);
     try {
       if (!version) {
         const { items, warnings, resourceVersion } = await listAll(path, query, attempt.signal);
         told.list(items, warnings);
         version = resourceVersion;
         isPartial = warnings.length > 0;
+        hear();
       }
-      heard = Date.now();
-      told.state({ is: "live", since: heard });
-      wait = 1000;
       const options = { ...query, watch: "1", allowWatchBookmarks: "true", resourceVersion: version, timeoutSeconds: isPartial ? PARTIAL_SECONDS : WATCH_SECONDS };
       const begun = Date.now();
       const response = await ask(withQuery(path, options), { signal: attempt.signal });
+      hear();
+      listen();
       for await (const line of linesOf(response)) {
         if (!line) continue;
         heard = Date.now();
+        listen();
         const event = JSON.parse(line);
         if (event.type === "ERROR") throw new ApiError(event.object.code || 500, event.object.message || "");
         version = event.object.metadata.resourceVersion || version;
@@ -152,12 +178,15 @@ export async function follow(path, { query = {}, told, signal }) {
       if (isPartial) version = "";
     } catch (error) {
       if (signal.aborted) return;
-      if (attempt.signal.aborted) continue; // the tab was hidden: go on when it is looked at
+      if (attempt.signal.aborted) continue; // the tab was hidden, or nothing was heard: go on from there
       if (error.status === 410) {
         version = ""; // what we knew is too old to go on from: ask for everything
         continue;
       }
-      if (error.status === 401) return;
+      if (error.status === 401) {
+        onExpired(); // said within a watch that was open, no request has failed
+        return;
+      }
       if (error.status === 403 || error.status === 404) {
         told.state({ is: "refused", since: Date.now(), why: error.message });
         return;
@@ -166,7 +195,10 @@ export async function follow(path, { query = {}, told, signal }) {
       await pause(wait * (0.5 + Math.random() / 2), signal);
       wait = Math.min(wait * 2, LONGEST_WAIT);
     } finally {
+      clearTimeout(late);
+      clearTimeout(silence);
       signal.removeEventListener("abort", end);
+      window.removeEventListener("offline", end);
       stopHiding();
     }
   }

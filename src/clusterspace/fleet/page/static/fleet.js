@@ -3,7 +3,7 @@
 import { follow, HUB } from "./api.js";
 import { fill, h, link } from "./dom.js";
 import { age, clusterState, countPlaces, findProblems, isPaused, readRepair, room, summarize, taints } from "./model.js";
-import { badge, bar, command, empty, feedNotice } from "./parts.js";
+import { badge, bar, command, empty, feedNotices } from "./parts.js";
 import { createStore } from "./store.js";
 import { S } from "./strings.js";
 import { VirtualTable } from "./table.js";
@@ -44,13 +44,13 @@ export function fleetScreen(signal) {
   const clusterBindings = createStore(new Map());
   const repairs = createStore(new Map());
   // Four, and no more: browsers have six connections for one server.
+  const notices = feedNotices([S.what.clusters, S.what.bindings, S.what.clusterBindings, S.what.repairs]);
   const feeds = [
-    [CLUSTERS, clusters, slim, feedNotice(S.what.clusters)],
-    [BINDINGS, bindings, summarize, feedNotice(S.what.bindings)],
-    [CLUSTER_BINDINGS, clusterBindings, summarize, feedNotice(S.what.clusterBindings)],
-    [EVENTS, repairs, readRepair, feedNotice(S.what.repairs), { fieldSelector: "reason=DriftRepaired" }],
+    [CLUSTERS, clusters, slim, notices[0]],
+    [BINDINGS, bindings, summarize, notices[1]],
+    [CLUSTER_BINDINGS, clusterBindings, summarize, notices[2]],
+    [EVENTS, repairs, readRepair, notices[3], { fieldSelector: "reason=DriftRepaired" }],
   ];
-  const notices = feeds.map((each) => each[3]);
 
   const problems = h("div", { class: "problems" });
   const problemCount = h("span", { class: "count" });
@@ -169,7 +169,7 @@ export function fleetScreen(signal) {
     "div",
     { class: "screen fleet" },
     h("h1", {}, S.fleet),
-    notices.map((each) => each.node),
+    notices[0].node,
     h("section", { class: "panel", "aria-labelledby": "broken" }, h("div", { class: "head" }, h("h2", { id: "broken" }, S.broken.title, " ", problemCount)), problems),
     h("section", { class: "panel", "aria-labelledby": "clusters" }, h("div", { class: "head" }, h("h2", { id: "clusters" }, S.clusters.title), clusterCount, filter), table, none),
     command("clusterspace clusters", "kubectl --context hub get clusters,resourcebindings -A"),

@@ -243,14 +243,19 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
   /** Ask the clusters that have the object for it; of many only when somebody wants to know. */
   async function compare(names) {
     const now = Date.now();
-    fill(differs, h("p", { class: "quiet body" }, S.differ.asking(names.length)));
+    const waiting = h("p", { class: "quiet body", role: "status" }, S.differ.asking(names.length));
+    fill(differs, waiting);
+    let done = 0;
+    const slow = setTimeout(() => fill(waiting, S.differ.answered(done, names.length)), 2000);
     try {
-      const found = await getSeveral(names.map((each) => `/clusterspaces/${encodeURIComponent(each)}${pathOf(kind, namespace, own)}`), signal);
+      const found = await getSeveral(names.map((each) => `/clusterspaces/${encodeURIComponent(each)}${pathOf(kind, namespace, own)}`), signal, (count) => (done = count));
       const answers = new Map(names.map((each, at) => [each, found[at]]));
       state.update((all) => (all.answers = answers));
       drawDiffers(answers, now);
     } catch (error) {
       if (!signal.aborted) fill(differs, h("p", { class: "notice bad" }, S.failed(error.message)), again(names));
+    } finally {
+      clearTimeout(slow);
     }
   }
   const again = (names) => h("div", { class: "body" }, h("button", { type: "button", onclick: () => compare(names) }, compared ? S.differ.again : S.differ.compare(names.length)));

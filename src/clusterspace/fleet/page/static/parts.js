@@ -8,47 +8,60 @@ const SENTENCE_AFTER = 2000;
 
 /** A place that says how a feed is: nothing while all is well, a sentence when it is not. */
 export function feedNotice(what) {
+  return feedNotices([what])[0];
+}
+
+/** The same for several feeds in one place: what is wrong with all of them for the same reason is one sentence. */
+export function feedNotices(whats) {
   const node = h("div", { class: "notices", role: "status" });
-  let state = { is: "loading", since: Date.now() };
-  let warnings = [];
+  const feeds = whats.map((what) => ({ what, state: { is: "loading", since: Date.now() }, warnings: [] }));
   let timer = 0;
 
   function draw() {
     clearTimeout(timer);
     const now = Date.now();
     const said = [];
-    if (state.is === "loading") {
-      const waited = now - state.since;
-      said.push(h("p", { class: "quiet" }, waited < SENTENCE_AFTER ? S.feed.loading(what) : S.feed.slow(what, Math.round(waited / 1000))));
-      timer = setTimeout(draw, waited < SENTENCE_AFTER ? SENTENCE_AFTER - waited : 1000);
+    let next = Infinity;
+    const wrong = feeds.filter(({ state }) => state.is !== "live");
+    for (const group of Map.groupBy(wrong, ({ state }) => `${state.is} ${state.why || ""}`).values()) {
+      const { is, why } = group[0].state;
+      const since = Math.min(...group.map((each) => each.state.since));
+      const what = S.feed.all(group.map((each) => each.what));
+      const waited = now - since;
+      if (is === "loading") {
+        said.push(h("p", { class: "quiet" }, waited < SENTENCE_AFTER ? S.feed.loading(what) : S.feed.slow(what, Math.round(waited / 1000))));
+        next = Math.min(next, waited < SENTENCE_AFTER ? SENTENCE_AFTER - waited : 1000);
+      }
+      if (is === "lost") {
+        said.push(h("p", { class: "notice bad" }, S.feed.lost(what, age(since, now), why)));
+        next = Math.min(next, 1000);
+      }
+      if (is === "refused") said.push(h("p", { class: "notice bad" }, S.feed.refused(what, why)));
     }
-    if (state.is === "lost") {
-      said.push(h("p", { class: "notice bad" }, S.feed.lost(what, age(state.since, now), state.why)));
-      timer = setTimeout(draw, 1000);
-    }
-    if (state.is === "refused") said.push(h("p", { class: "notice bad" }, S.feed.refused(what, state.why)));
+    if (next < Infinity) timer = setTimeout(draw, next);
+    const warnings = [...new Set(feeds.flatMap((each) => each.warnings))];
     if (warnings.length) said.push(h("div", { class: "notice warn" }, h("strong", {}, S.feed.partial), h("ul", {}, warnings.map((each) => h("li", {}, each)))));
-    if (node.isConnected || state.is === "loading") fill(node, said);
+    fill(node, said);
   }
 
   draw();
-  return {
+  return feeds.map((feed) => ({
     node,
     state(next) {
-      state = next;
+      feed.state = next;
       draw();
     },
     warnings(next) {
-      warnings = next;
+      feed.warnings = next;
       draw();
     },
     get is() {
-      return state.is;
+      return feed.state.is;
     },
     stop() {
       clearTimeout(timer);
     },
-  };
+  }));
 }
 
 /** A word with a mark: the mark has a shape of its own, for those who see no colours. */

@@ -1,9 +1,13 @@
 // Several GETs on one connection: browsers have six for one server, and screens need most of them.
 
 import { ask, linesOf } from "./api.js";
+import { S } from "./strings.js";
 
 /** How many paths the server takes at once. */
 export const MOST_AT_ONCE = 64;
+
+/** How long one of many may take for an object: people wait for the others. */
+const LATE_SECONDS = 10;
 
 /**
  * Ask for paths and tell of each as it comes: told(at, {status} | {text} | {end: true}).
@@ -18,17 +22,32 @@ export async function askSeveral(paths, told, signal) {
   }
 }
 
-/** Ask for any number of objects: for each path {value}, {missing: true} or {why}. */
-export async function getSeveral(paths, signal) {
+/**
+ * Ask for any number of objects: for each path {value}, {missing: true} or {why}. Who has not come to
+ * the end of an answer in time is said to be late; nobody waits for them. `counted(done)` is told of each that has.
+ */
+export async function getSeveral(paths, signal, counted = () => {}) {
   const found = [];
   for (let from = 0; from < paths.length; from += MOST_AT_ONCE) {
-    const parts = paths.slice(from, from + MOST_AT_ONCE).map(() => ({ status: 0, text: "" }));
-    const told = (at, { status, text }) => {
+    const parts = paths.slice(from, from + MOST_AT_ONCE).map(() => ({ status: 0, text: "", hasEnded: false }));
+    const told = (at, { status, text, end }) => {
       if (status) parts[at].status = status;
       if (text) parts[at].text += text;
+      if (end) {
+        parts[at].hasEnded = true;
+        counted(from + parts.filter((each) => each.hasEnded).length);
+      }
     };
-    await askSeveral(paths.slice(from, from + MOST_AT_ONCE), told, signal);
-    found.push(...parts.map(answerOf));
+    const late = new AbortController();
+    const timer = setTimeout(() => late.abort(), LATE_SECONDS * 1000);
+    try {
+      await askSeveral(paths.slice(from, from + MOST_AT_ONCE), told, AbortSignal.any([signal, late.signal]));
+    } catch (error) {
+      if (!late.signal.aborted || signal.aborted) throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+    found.push(...parts.map((each) => (each.hasEnded ? answerOf(each) : { why: S.differ.late(LATE_SECONDS) })));
   }
   return found;
 }
@@ -39,8 +58,8 @@ function answerOf({ status, text }) {
     if (status === 200 && value.metadata) return { value };
     // A cluster that says so is without the object; one that is not of the fleet has said nothing.
     if (status === 404 && value.details?.kind !== "clusters") return { missing: true };
-    return { why: String(value.message || `HTTP ${status}`) };
+    return { why: String(value.message || (status === 200 ? S.differ.unreadable : `HTTP ${status}`)) };
   } catch {
-    return { why: `HTTP ${status || "?"}` };
+    return { why: status === 200 ? S.differ.unreadable : `HTTP ${status || "?"}` };
   }
 }

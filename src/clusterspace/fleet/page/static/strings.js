@@ -46,6 +46,7 @@ export const S = {
   since: (state, age) => (age ? `${state} for ${age}` : state),
 
   feed: {
+    all: (names) => (names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${names.at(-1)}` : names[0]),
     loading: (what) => `Asking for ${what}…`,
     slow: (what, seconds) => `Still waiting for ${what}, for ${seconds} s. The server has not answered yet.`,
     lost: (what, age, why) => `No news of ${what} for ${age}: ${why}. What is shown is as it was then; the page keeps trying.`,
@@ -174,6 +175,9 @@ export const S = {
     summary: ([first, ...others]) => [`${plural(first.places.length, "cluster", "clusters")} ${first.value}`, ...others.map((each) => `${each.places.length} ${each.value} (${some(each.places)})`)].join(", "),
     absent: (places) => `Not there: ${some(places)}.`,
     none: "The hub and all clusters that have answered say the same, but for what clusters fill in themselves.",
+    answered: (done, all) => `${done} of ${plural(all, "cluster", "clusters")} have answered. The others have a few seconds more…`,
+    late: (seconds) => `no answer within ${seconds} s`,
+    unreadable: "its answer is no object",
     nobody: "No cluster that has answered has the object.",
     nothing: "not set",
     hidden: "not shown",
