@@ -63,3 +63,11 @@ def test_more_asked_for_than_there_is_fills_the_bar_and_no_more() -> None:
     over = {"allocatable": {"cpu": "1"}, "allocated": {"cpu": "3"}}
 
     assert usage_bar(cluster(resourceSummary=over), "cpu") == "██████████ 300% of 1"
+
+
+def test_a_cluster_whose_deletions_wait_for_a_person_says_so() -> None:
+    held = cluster(ready="True")
+    paused = {"type": "DeletionsPaused", "status": "True"}
+    status = {**held["status"], "conditions": [*held["status"]["conditions"], paused]}
+
+    assert row_of({**held, "status": status}, None, 0.0).ready == "True, deletions paused"

@@ -200,3 +200,14 @@ def test_bad_selectors_leave_the_rest_of_the_status_as_it_was() -> None:
 
     assert status["observedResourceIndex"] == "4"
     assert status["conditions"][0]["reason"] == "InvalidResourceSelectors"
+
+
+@pytest.mark.parametrize(
+    ("names", "where"), [(["east"], "on its cluster"), (["east", "west"], "on all 2 clusters")]
+)
+def test_where_something_holds_is_said_in_words(names: list[str], where: str) -> None:
+    views = [view(each, ("RolloutStarted", "True")) for each in names]
+
+    status = placement_status(placement(), summary(*views), 0)
+
+    assert status["conditions"][1]["message"] == where
