@@ -150,7 +150,7 @@ class _Connection:
         self.has_begun.set()
         return Stream(self.wire, has_body=True)
 
-    def hijack(self) -> Hijacked:
+    def hijack(self, *, is_patient: bool = True) -> Hijacked:
         self.status = 101
         self.has_begun.set()
         return Hijacked(self.wire, asyncio.StreamReader())

@@ -194,6 +194,6 @@ class _NoConnection:
         """Refuse: a controller of the simulation asks for no streams."""
         raise AssertionError(f"a local call was answered with a stream ({status}, {headers})")
 
-    def hijack(self) -> Hijacked:
+    def hijack(self, *, is_patient: bool = True) -> Hijacked:
         """Refuse: there is no connection to take over."""
         raise AssertionError("a local call has no connection to take over")

@@ -433,7 +433,7 @@ class Exchange(Protocol):
         """Send the headers of a chunked answer."""
         ...
 
-    def hijack(self) -> Hijacked:
+    def hijack(self, *, is_patient: bool = True) -> Hijacked:
         """Leave HTTP."""
         ...
 
@@ -555,12 +555,15 @@ class Request:
             self.on_answer(status)
         return self._exchange.start_stream(status, headers)
 
-    def hijack(self) -> Hijacked:
-        """Take the connection out of HTTP; the handler writes its own 101 and all that follows."""
+    def hijack(self, *, is_patient: bool = True) -> Hijacked:
+        """Take the connection out of HTTP; the handler writes its own 101 and all that follows.
+
+        Whoever writes to a patient one waits for its peer; from others the peer has to read.
+        """
         self.is_answering = True
         if self.on_answer is not None:
             self.on_answer(_SWITCHING)
-        return self._exchange.hijack()
+        return self._exchange.hijack(is_patient=is_patient)
 
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response | None]]

@@ -526,7 +526,7 @@ class Connection(asyncio.Protocol):
             self._task.cancel()
         return self._stream
 
-    def hijack(self) -> Hijacked:
+    def hijack(self, *, is_patient: bool = True) -> Hijacked:
         """Leave HTTP."""
         self._check_unanswered()
         if not self._head.is_upgrade:
@@ -540,7 +540,8 @@ class Connection(asyncio.Protocol):
             reader.feed_eof()
         self._reader = reader
         self._closes = True
-        self.be_patient()
+        if is_patient:
+            self.be_patient()
         self._site.changed.set()
         return Hijacked(self, reader)
 

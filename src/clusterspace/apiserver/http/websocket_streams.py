@@ -155,7 +155,8 @@ class _Upgraded(Request):
         """Leave HTTP for messages; a stream that is a refusal stays an HTTP answer."""
         if status != _OK:
             return super().start_stream(status, headers)
-        connection = self.hijack()
+        # Whoever watches has to read, as over a plain stream; a log says itself that it may wait.
+        connection = self.hijack(is_patient=False)
         lines = [
             "HTTP/1.1 101 Switching Protocols",
             "Connection: Upgrade",

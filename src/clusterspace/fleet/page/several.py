@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from clusterspace.aio.slices import SLICE_BYTES
 from clusterspace.apiserver.http.messages import (
     Handler,
     HeaderPairs,
@@ -30,6 +31,7 @@ from clusterspace.apiserver.http.messages import (
     Stream,
     answer_failure,
 )
+from clusterspace.apiserver.http.protocol import batches
 from clusterspace.errors import ApiError, BadRequest
 from clusterspace.fleet.page.browsers import is_page_path
 from clusterspace.kube import statuses
@@ -61,7 +63,6 @@ async def answer_several(request: Request, handler: Handler) -> Response | None:
     except ApiError as error:
         return answer_failure(error)
     stream = request.start_stream(200, _HEAD)
-    stream.be_patient()
     # A reader who leaves has this task cancelled, and so whatever was going on for ever in it.
     async with asyncio.TaskGroup() as group:
         for at, path in enumerate(paths):
@@ -102,10 +103,7 @@ async def _answer_one(part: "_Part", path: str, handler: Handler) -> None:
         response = await handler(request)
         if response is not None:
             part.say(status=response.status)
-            pieces = response.body
-            part.text(pieces if isinstance(pieces, bytes) else b"".join(pieces), is_last=True)
-        with suppress(ConnectionError):
-            await part.stream.drain()
+            await part.send(response.body)
     finally:
         request.end_answer()
         part.say(end=True)
@@ -129,6 +127,16 @@ class _Part:
     def say(self, **what: object) -> None:
         """Send one line."""
         self.stream.write(msgspec.json.encode({"at": self._at, **what}) + b"\n")
+
+    async def send(self, body: bytes | Sequence[bytes]) -> None:
+        """Send an answer that is whole, as fast as it is read; the others send meanwhile."""
+        pieces = (body,) if isinstance(body, bytes) else body
+        for batch in batches(pieces, SLICE_BYTES):
+            self.text(bytes(batch))
+            await self.outer.next_slice()
+            with suppress(ConnectionError):
+                await self.stream.drain()
+        self.text(b"", is_last=True)
 
     def text(self, content: bytes, *, is_last: bool = False) -> None:
         """Send a piece of the answer; it may end within a character."""
@@ -179,7 +187,7 @@ class _Inner:
         self._part.say(status=status)
         return Stream(_Unframed(self._part), has_body=True)
 
-    def hijack(self) -> Hijacked:
+    def hijack(self, *, is_patient: bool = True) -> Hijacked:
         raise BadRequest("what leaves HTTP needs a connection of its own")
 
 
@@ -215,7 +223,7 @@ class _Unframed:
         await self._part.stream.drain()
 
     def be_patient(self) -> None:
-        """Do nothing: what the parts share is patient."""
+        """Do nothing: a browser reads all the time, and what the parts share is cut if not."""
 
     def half_close(self) -> None:
         """There is no half of a part to close."""
