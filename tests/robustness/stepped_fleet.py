@@ -2,7 +2,8 @@
 
     hub            objects in memory; controllers follow them late, each in an order of its own
     controllers    the product's scheduler, evictions and Works
-    west ... south a store each, with an agent: the product's lease and what it stops by it
+    west ... south a store each, with an agent: the product's lease and what it stops by it;
+                   in every other round of seeds one is reached by push, with a watchdog
 
 A run is decided by its seed, takes a second, and is judged after every single step: where copies
 run is what the stores of the members say. What is played here is what decides nothing: that a Work
@@ -12,6 +13,7 @@ becomes a copy, that a silent cluster is not ready, that reports reach the bindi
 import itertools
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from types import SimpleNamespace
@@ -59,7 +61,9 @@ from clusterspace.errors import (
     Conflict,
     NotFound,
 )
-from clusterspace.fleet.execution.exclusive import ExclusiveCopies, HubLease
+from clusterspace.fleet.execution.exclusive import CopyStops, ExclusiveCopies, HubLease
+from clusterspace.fleet.membership.leases import RenewalSettings, StopPromise
+from clusterspace.fleet.membership.watchdogs import WatchdogRenewal, Watchdogs
 from clusterspace.fleet.propagation.eviction.controller import Eviction
 from clusterspace.fleet.propagation.eviction.decisions import EvictionSettings, tasks_of
 from clusterspace.fleet.propagation.scheduler.controller import Scheduler
@@ -281,9 +285,14 @@ def merged(before: Any, patch: Any) -> Any:
 
 
 class Controllers:
-    """One life of the controllers: what they know of the hub comes late, in the order it was."""
+    """One life of the controllers: what they know of the hub comes late, in the order it was.
 
-    def __init__(self, hub: Line, clock: ManualClock, random: Random) -> None:
+    They carry out the Works of Push members, too, and follow the watchdogs there.
+    """
+
+    def __init__(
+        self, hub: Line, clock: ManualClock, random: Random, members: "dict[str, Member]"
+    ) -> None:
         followed: Any = SimpleNamespace(
             cluster="hub", connection=SimpleNamespace(clock=clock, random=random)
         )
@@ -298,6 +307,14 @@ class Controllers:
             Eviction(client, caches, events, clock, EVICTIONS),
             BindingWorks(client, caches, events, clock, margin_seconds=MARGIN_SECONDS),
         )
+
+        async def reach(cluster: Object) -> Any:
+            return members[name_of(cluster)].line
+
+        self._members = members
+        self._works: dict[str, list[Object]] = {}
+        self.watchdogs = Watchdogs(client, caches, reach, clock)
+        list(self.watchdogs.watches())
         self._informers: list[Informer] = list(caches._informers.values())
         self._read = dict.fromkeys(range(len(self._informers)), 0)
         for reconciler in self.reconcilers:
@@ -320,6 +337,22 @@ class Controllers:
             self._read[number] = end
             informer._take(Batch(tuple(changes), is_whole=True))
             informer._follower.last_heard = self._clock.monotonic()
+
+    async def push(self, name: str) -> None:
+        """Look at the watchdog of a Push member, and carry out its Works."""
+        member, hub = self._members[name], self._hub
+        with suppress(ApiError, ClusterError):
+            await self.watchdogs.reconcile(Request(name))
+        there: Any = member.line
+        here: Any = hub
+        lease = self.watchdogs.lease_of(name)
+        copies = ExclusiveCopies(here, there, lease, self._clock, name)
+        works = self._works.get(name, [])
+        space = ResourcePath(WORKS, execution_namespace(name))
+        self._works[name] = await hub.list_objects(space)
+        for work in works:
+            with suppress(ApiError, ClusterError):
+                await follow(work, hub, member.line, copies)
 
     def steps(self) -> list[tuple[Reconciler, Request]]:
         """Return everything that could be looked at, in an order of this moment's own."""
@@ -387,7 +420,7 @@ class Member:
             pass
         for work in works:
             try:
-                await self._follow(work)
+                await follow(work, self.line, self._local, self.copies)
             except (ApiError, ClusterError):
                 continue
 
@@ -399,38 +432,62 @@ class Member:
         noted = {STOPS_AFTER: promise_text(LEASE_SECONDS, moment)}
         await self.line.update(path, with_metadata(renewed, annotations=noted))
 
-    async def _follow(self, work: Object) -> None:
-        (manifest,) = manifests_of(work)
-        path = ResourcePath(DEPLOYMENTS, namespace_of(manifest), name_of(manifest))
-        copy = self.store.find(path)
-        place = resource_path_of(WORKS, work)
-        if is_being_deleted(work):
-            if copy is not None:
-                self.store.drop(path, copy)
-            live = await self.line.get(place)
-            await self.line.update(place, with_metadata(live, finalizers=None))
-            return
-        is_leased = exclusiveness_of_work(work) == LEASED
-        if is_leased and not await self.copies.admits(work):
-            return
-        if copy is None:
-            await self._local.create(path.collection, manifest)
-        elif is_leased:
-            await self.copies.restart(path)
-        live = await self.line.get(place)
-        replicas = int(find_at(manifest, "spec", "replicas") or 0)
-        status = {
-            "conditions": [{"type": "Applied", "status": "True", "reason": "Done", "message": ""}],
-            "manifestStatuses": [
-                {
-                    "identifier": identifier_of(manifest, 0),
-                    "status": {"replicas": replicas, "readyReplicas": replicas},
-                    "health": "Healthy",
-                }
-            ],
-        }
-        if live.get("status") != status:
-            await self.line.update(place, {**live, "status": status})
+
+class PushMember(Member):
+    """A member that the controllers reach, with a watchdog; `line` is the way to it."""
+
+    def __init__(self, name: str, hub: Objects, random: Random) -> None:
+        super().__init__(name, hub, random)
+        self.line = Line(self.store, self.clock, name)
+
+    def start(self) -> None:
+        """Start the watchdog, which knows nothing of what was before."""
+        member: Any = self._local
+        self.lease = HubLease(self.clock, LEASE_SECONDS, lambda: self._renewal.is_counted_on)
+        promise = StopPromise(LEASE_SECONDS, self.lease.heard)
+        self._renewal = WatchdogRenewal(member, promise, self.clock, RenewalSettings())
+        self._stops = CopyStops(member, self.lease, self.clock, self.name)
+
+    async def step(self) -> None:
+        """Renew the lease, and stop what must not run."""
+        await self._renewal.renew()
+        if self.lease.seconds_left <= 0:
+            await self._stops.stop_all()
+
+
+async def follow(work: Object, hub: Line, member: Line, copies: ExclusiveCopies) -> None:
+    """Bring a copy to what its Work says, and the Work to what became of it."""
+    (manifest,) = manifests_of(work)
+    path = ResourcePath(DEPLOYMENTS, namespace_of(manifest), name_of(manifest))
+    copy = await member.find(path)
+    place = resource_path_of(WORKS, work)
+    if is_being_deleted(work):
+        if copy is not None:
+            await member.delete(path, DeleteOptions(uid_of(copy)))
+        live = await hub.get(place)
+        await hub.update(place, with_metadata(live, finalizers=None))
+        return
+    is_leased = exclusiveness_of_work(work) == LEASED
+    if is_leased and not await copies.admits(work):
+        return
+    if copy is None:
+        await member.create(path.collection, manifest)
+    elif is_leased:
+        await copies.restart(path)
+    live = await hub.get(place)
+    replicas = int(find_at(manifest, "spec", "replicas") or 0)
+    status = {
+        "conditions": [{"type": "Applied", "status": "True", "reason": "Done", "message": ""}],
+        "manifestStatuses": [
+            {
+                "identifier": identifier_of(manifest, 0),
+                "status": {"replicas": replicas, "readyReplicas": replicas},
+                "health": "Healthy",
+            }
+        ],
+    }
+    if live.get("status") != status:
+        await hub.update(place, {**live, "status": status})
 
 
 @dataclass
@@ -447,7 +504,12 @@ class SteppedFleet:
         self.clock = ManualClock()
         self.hub = Objects()
         self.line = Line(self.hub, self.clock, "hub")
-        self.members = {name: Member(name, self.hub, self.random) for name in MEMBERS}
+        # Every second time around all faults, one of the members is reached by the controllers.
+        pushed = MEMBERS[self.seed % 4] if self.seed // len(FAULTS) % 2 else ""
+        self.members = {
+            name: (PushMember if name == pushed else Member)(name, self.hub, self.random)
+            for name in MEMBERS
+        }
         self._heard: dict[str, tuple[str, float]] = {}
         self._first: dict[str, set[str]] = {}
         self.paused_until = 0
@@ -457,7 +519,7 @@ class SteppedFleet:
             self._join(name)
         for name in (*EXCLUSIVES, *AVAILABLES):
             self._place(name)
-        self.controllers = Controllers(self.line, self.clock, self.random)
+        self.controllers = Controllers(self.line, self.clock, self.random, self.members)
 
     def _join(self, name: str) -> None:
         summary = {"allocatable": {"pods": str(ROOM)}, "allocated": {"pods": "0"}}
@@ -466,7 +528,10 @@ class SteppedFleet:
             "apiVersion": "cluster.karmada.io/v1alpha1",
             "kind": "Cluster",
             "metadata": {"name": name},
-            "spec": {"syncMode": "Pull", "id": name},
+            "spec": {
+                "syncMode": "Push" if isinstance(self.members[name], PushMember) else "Pull",
+                "id": name,
+            },
             "status": {
                 "conditions": [{"type": "Ready", "status": "True"}],
                 "apiEnablements": served,
@@ -523,6 +588,10 @@ class SteppedFleet:
         self._monitor()
         self._report()
         self.controllers.hear(lag=6)
+        for name, member in self.members.items():
+            if isinstance(member, PushMember):
+                await self.controllers.push(name)
+                self.judge(f"the controllers on {name}")
         for reconciler, request in self.controllers.steps():
             before = self._tasks()
             try:
@@ -574,8 +643,13 @@ class SteppedFleet:
         for name in MEMBERS:
             lease = self.hub.find(ResourcePath(LEASES, CLUSTER_NAMESPACE, name)) or {}
             version, seen = self._heard.get(name, ("", 0.0))
-            if version != resource_version_of(lease):
-                version, seen = resource_version_of(lease), self.clock.monotonic()
+            member = self.members[name]
+            heard = resource_version_of(lease)
+            if isinstance(member, PushMember):
+                is_reached = member.line.is_open and member.line.answers and not member.is_dead
+                heard = str(self.now) if is_reached else version
+            if version != heard:
+                version, seen = heard, self.clock.monotonic()
                 self._heard[name] = version, seen
             is_silent = self.clock.monotonic() - seen >= UNKNOWN_AFTER
             path = ResourcePath(CLUSTERS, name=name)
@@ -686,7 +760,7 @@ class SteppedFleet:
             victim.busy_until = self.now + random.randint(1, 12)
         elif fault == NEW_LEADER:
             await self.pass_seconds(random.randint(0, 45))
-            self.controllers = Controllers(self.line, self.clock, random)
+            self.controllers = Controllers(self.line, self.clock, random, self.members)
             self._heard.clear()
         elif fault == PAUSED:
             await self.pass_seconds(random.randint(0, 25))
@@ -703,7 +777,7 @@ class SteppedFleet:
             if member.is_dead:
                 # It comes back as a machine whose disk was lost.
                 member.store = Objects()
-                fresh = Member(member.name, self.hub, self.random)
+                fresh = type(member)(member.name, self.hub, self.random)
                 fresh.clock = member.clock
                 fresh.start()
                 self.members[member.name] = fresh
@@ -712,7 +786,8 @@ class SteppedFleet:
                     if name_of(copy) in AVAILABLES:
                         path = ResourcePath(DEPLOYMENTS, "default", name_of(copy))
                         member.store.put(path, with_value(copy, 2, "spec", "replicas"))
-            member.line.is_open = member.line.answers = True
+            self.members[member.name].line.is_open = True
+            self.members[member.name].line.answers = True
 
     def _state(self) -> str:
         runs = {m.name: m.running() for m in self.members.values()}

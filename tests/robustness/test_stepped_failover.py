@@ -8,7 +8,7 @@ from secrets import randbelow
 import pytest
 from tests.robustness.stepped_fleet import CUT, FAULTS, MOST_CUT, SteppedFleet
 
-from clusterspace.fleet.execution.exclusive import ExclusiveCopies
+from clusterspace.fleet.execution.exclusive import CopyStops, ExclusiveCopies
 from clusterspace.fleet.propagation.eviction import controller as eviction
 from clusterspace.fleet.propagation.eviction.decisions import ClusterState
 from clusterspace.fleet.propagation.scheduler.reservations import Reservations
@@ -29,7 +29,8 @@ async def play(seeds: Iterable[int]) -> list[str]:
 
 
 async def test_each_fault_ends_as_if_nothing_had_been(logged_errors: list[str]) -> None:
-    assert await play(range(len(FAULTS))) == []
+    # Once with agents everywhere, and once with a Push cluster and its watchdog among them.
+    assert await play(range(2 * len(FAULTS))) == []
 
 
 async def test_a_new_leader_does_not_give_away_room_that_the_last_one_gave_away(
@@ -50,7 +51,7 @@ async def test_two_thousand_runs_in_which_nothing_runs_twice_or_is_lost(
     assert wrong == []
 
 
-async def never(self: ExclusiveCopies) -> int:
+async def never(self: CopyStops) -> int:
     return 0
 
 
@@ -72,6 +73,7 @@ def unreserved(self: Reservations, candidates: object, request: object) -> objec
 
 PLANTED = {
     "no lease": (CUT, 12, [(ExclusiveCopies, "stop_all", never)]),
+    "no watchdog": (CUT, 24, [(CopyStops, "stop_all", never)]),
     "no quorum": (
         MOST_CUT,
         4,
