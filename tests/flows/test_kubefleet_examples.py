@@ -281,6 +281,53 @@ spec:
     assert await site.hub.find(front) is None
 
 
+async def test_an_override_reaches_what_is_inside_an_envelope(site: PlacementSite) -> None:
+    """It selects the Deployment, and not the envelope that it comes in."""
+    await space(site, "wrapped")
+    await put(
+        site,
+        """
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ResourceEnvelope
+metadata: {name: entrance, namespace: wrapped}
+data:
+  entrance.yaml:
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: entrance, namespace: wrapped}
+    spec:
+      replicas: 1
+      selector: {matchLabels: {app: entrance}}
+      template:
+        metadata: {labels: {app: entrance}}
+        spec: {containers: [{name: web, image: "web:1"}]}
+---
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ResourceOverride
+metadata: {name: more-on-canaries, namespace: wrapped}
+spec:
+  placement: {name: entrance, scope: Namespaced}
+  resourceSelectors: [{group: apps, version: v1, kind: Deployment, name: entrance}]
+  policy:
+    overrideRules:
+    - clusterSelector: {clusterSelectorTerms: [{labelSelector: {matchLabels: {env: canary}}}]}
+      jsonPatchOverrides: [{op: replace, path: /spec/replicas, value: 3}]
+---
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ResourcePlacement
+metadata: {name: entrance, namespace: wrapped}
+spec:
+  resourceSelectors:
+  - {group: placement.kubernetes-fleet.io, version: v1beta1, kind: ResourceEnvelope, name: entrance}
+  policy: {placementType: PickAll}
+""",
+    )
+    path = ResourcePath(DEPLOYMENTS, "wrapped", "entrance")
+    for each in OPEN:
+        found = await until_there(site.members[each], path)
+        assert found["spec"]["replicas"] == (3 if each.startswith("west") else 1), each
+
+
 # Evictions
 
 
@@ -962,8 +1009,12 @@ async def test_policies_pick_the_clusters_that_their_readers_expect(
 # Its own files
 
 TREE = os.environ.get("KUBEFLEET_TREE", "")
-REFUSED = {"test-crp1.yaml": "spec.policy.numberOfClusters: Required value: PickN needs a number"}
-"""What KubeFleet's own admission refuses, too."""
+REFUSED = {
+    # KubeFleet's own admission refuses it, too.
+    "test-crp1.yaml": "spec.policy.numberOfClusters: Required value: PickN needs a number",
+    # One object of six: who may override is not who may grant.
+    "envelopes/override-inside-envelope.yaml": "says what an RBAC object grants",
+}
 
 
 @pytest.mark.skipif(not TREE, reason="KUBEFLEET_TREE names no checkout of KubeFleet")
