@@ -226,7 +226,8 @@ async def test_what_scripts_say_of_a_kind_is_done_on_push_and_pull_members(here:
         await until(lambda m=member: m.find(ResourcePath(CONFIG_MAPS, "default", "colours")))
     bound = await here.hub.get(binding)
     assert bound["spec"]["replicas"] == 3
-    assert bound["spec"]["replicaRequirements"] == {"resourceRequest": {"cpu": "1"}}
+    needs = {"namespace": "default", "resourceRequest": {"cpu": "1"}}
+    assert bound["spec"]["replicaRequirements"] == needs
 
     # ReflectStatus, InterpretHealth and AggregateStatus.
     for name, share in ((PUSH, 1), (PULL, 2)):

@@ -108,7 +108,7 @@ def test_the_section_counts_and_says_of_each_that_does_not_pass_why() -> None:
     assert "| Resource interpreter webhook testing |" in section
 
 
-def test_what_failed_once_and_passed_alone_counts_and_is_named(tmp_path: Path) -> None:
+def test_what_failed_once_and_passed_again_counts_and_is_named(tmp_path: Path) -> None:
     version = Spec("suites/base/karmadactl_test.go", "Karmadactl version")
     other = Spec("suites/base/karmadactl_test.go", "Karmadactl top")
     reports = {
@@ -128,7 +128,7 @@ def test_what_failed_once_and_passed_alone_counts_and_is_named(tmp_path: Path) -
     assert passed_alone == {version}
     section = karmada_section("v1", results, [], passed_alone)
     assert "**2 pass**" in section
-    assert "run again, alone:\n\n- Karmadactl version" in section
+    assert "were run again:\n\n- Karmadactl version" in section
 
 
 def test_a_spec_that_was_never_run_is_a_finding() -> None:

@@ -9,7 +9,7 @@ page.py        docs/conformance.md: every spec with its result, and what was not
     make conformance                        everything whose binaries are found
     make conformance ARGS=karmada           Karmada's alone, and its parts of the pages
     make conformance ARGS="hub --focus CSR" one target, some specs; the page is left alone
-    make conformance ARGS="karmada --work DIR --again"  what failed there, alone, and then the pages
+    make conformance ARGS="karmada --work DIR --again"  what failed there, and then the pages
 
 Binaries are built from the projects' own trees, elsewhere, and named by the environment:
 

@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument(
         "--again",
         action="store_true",
-        help="run what failed of Karmada's in --work once more, alone, and count how that ends",
+        help="run what failed of Karmada's in --work, or never ran, and count how that ends",
     )
     asked = parser.parse_args()
     if unknown := set(asked.targets) - set(_HEADINGS):
@@ -79,7 +79,7 @@ def main() -> None:
         print(f"written: {PAGE}")
     suite = report.karmada[0]
     if not asked.focus and not suite.missing:
-        left_out = [each.spec for each in read_report(karmada.directory_for(work), left_out=True)]
+        left_out = karmada.read_left_out(work)
         try:
             section = karmada_section(karmada.VERSION, suite.results, left_out, passed_alone)
         except Unexplained as unexplained:

@@ -186,7 +186,7 @@ def karmada_section(
         names = "\n".join(f"- {cell(_plain(each))}" for each in sorted(passed_alone))
         parts += [
             "Of these, some failed beside others on a busy machine, or were mended after the whole"
-            f" run, and passed when they were run again, alone:\n\n{names}"
+            f" run, and passed when they were run again:\n\n{names}"
         ]
     if reasons:
         rows = [

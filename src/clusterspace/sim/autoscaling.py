@@ -18,6 +18,7 @@ from clusterspace.kube.objects import (
     find_at,
     labels_of,
     metadata_of,
+    name_of,
     namespace_of,
     uid_of,
     with_value,
@@ -114,17 +115,20 @@ class AutoscalerController:
             said.add("ScalingActive", "False", "ScalingDisabled", message)
             status["desiredReplicas"] = 0
             return self._with_conditions(autoscaler, status, said)
-        try:
-            desired = self._measured(spec, target, current, status, said, now)
-        except _Unmeasured as missing:
-            said.add("ScalingActive", "False", missing.reason, missing.message)
-            status.setdefault("desiredReplicas", current)
-            return self._with_conditions(autoscaler, status, said)
         history = self._histories[uid_of(autoscaler)]
-        following = history.next_size(spec, current, desired, now)
-        said.set(following.able_to_scale)
-        said.set(following.limited)
-        desired = following.replicas
+        # Bounds hold whatever the load is, and where nobody can measure it.
+        desired = min(max(current, int(spec.get("minReplicas") or 1)), int(spec["maxReplicas"]))
+        if desired == current:
+            try:
+                desired = self._measured(spec, target, current, status, said, now)
+            except _Unmeasured as missing:
+                said.add("ScalingActive", "False", missing.reason, missing.message)
+                status.setdefault("desiredReplicas", current)
+                return self._with_conditions(autoscaler, status, said)
+            following = history.next_size(spec, current, desired, now)
+            said.set(following.able_to_scale)
+            said.set(following.limited)
+            desired = following.replicas
         status["desiredReplicas"] = desired
         if desired == current:
             return self._with_conditions(autoscaler, status, said)
@@ -179,13 +183,17 @@ def _measure(metric: Object, pods: Sequence[Object], current: int, now: float) -
     resource, only = str(source["name"]), source.get("container")
     ready = [pod for pod in pods if is_ready(pod)]
     used = requested = 0
+    without = ""
     for pod in ready:
         for container in containers_of(pod):
             if only and container["name"] != only:
                 continue
             usage = container_usage(pod, container, now)
             used += usage.cpu if resource == "cpu" else usage.memory
-            requested += _amount(resource, resources_of(container, "requests").get(resource, "0"))
+            asked = _amount(resource, resources_of(container, "requests").get(resource, "0"))
+            requested += asked
+            if not asked:
+                without = f"{resource} in container {container['name']} of Pod {name_of(pod)}"
     if not ready or resource not in ("cpu", "memory"):
         message = (
             "the HPA was unable to compute the replica count: no metrics returned from resource "
@@ -197,10 +205,9 @@ def _measure(metric: Object, pods: Sequence[Object], current: int, now: float) -
     shown: Object = {"averageValue": f"{average}m" if resource == "cpu" else str(average)}
     label = f"{resource} resource"
     if goal.get("type") == "Utilization":
-        if not requested:
+        if without:
             message = (
-                "the HPA was unable to compute the replica count: missing request for "
-                f"{resource} of the pods"
+                f"the HPA was unable to compute the replica count: missing request for {without}"
             )
             raise _Unmeasured("FailedGetResourceMetric", message)
         percent = used * 100 // requested

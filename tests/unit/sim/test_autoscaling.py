@@ -109,3 +109,17 @@ def test_an_autoscaler_is_looked_at_although_kubernetes_gives_it_no_generation()
     assert wakes(None, made)
     assert wakes(made, told)
     assert not wakes(made, said)
+
+
+async def test_a_pod_without_a_request_leaves_the_bounds_alone_to_decide() -> None:
+    async with pretend_cluster() as cluster:
+        await cluster.api.create(deployment(replicas=1, template=loaded("90%")))
+        unsized = deployment(replicas=3, template=template())
+        unsized["metadata"]["name"] = "other"
+        await cluster.api.create(unsized)
+        await cluster.settle(5)
+        await cluster.api.create(autoscaler(minReplicas=2))
+        await cluster.settle(60)
+
+        assert replicas(cluster) == 2
+        assert reason(cluster, "ScalingActive") == "FailedGetResourceMetric"

@@ -42,7 +42,7 @@ from clusterspace.errors import InterpretationFailed, Malformed, OverrideFailed,
 from clusterspace.fleet.interpretation import webhooks as webhook_calls
 from clusterspace.fleet.interpretation.customizations import OPERATIONS
 from clusterspace.fleet.interpretation.lua_workers import LuaPool
-from clusterspace.kube.objects import Object, name_of
+from clusterspace.kube.objects import Object, name_of, namespace_of
 from clusterspace.kube.resources import GroupVersionKind
 
 RETRY_SECONDS: Final = 10.0
@@ -116,6 +116,9 @@ class Interpreter:
         if (found := self._find(INTERPRET_REPLICA, template)) is None:
             return _readable(INTERPRET_REPLICA, template, built_in.replicas_in)
         count, requirements = await self._ask(found, INTERPRET_REPLICA, template)
+        if requirements and not requirements.get("namespace") and namespace_of(template):
+            # Karmada adds it for who counts quotas of members, which we do.
+            requirements = {**requirements, "namespace": namespace_of(template)}
         return Replicas(count, requirements)
 
     async def components(self, template: Object) -> list[Object] | None:
