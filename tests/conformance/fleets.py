@@ -1,21 +1,38 @@
-"""A whole fleet as its users run it: a hub, simulated members, and the fleet API server."""
+"""A whole fleet as its users run it: a hub, members, and the fleet API server.
+
+Members are simulated, or a kube-apiserver and its controllers where they are found, whose nodes
+alone are simulated then.
+"""
 
 import asyncio
+import ssl
 import time
-from collections.abc import Generator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
+import msgspec
+from tests.conformance.controller_stage import CONTROLLERS
 from tests.conformance.hubs import (
+    ADMIN_TOKEN,
     ALLOW_LOOPBACK,
     PATIENCE,
+    Connections,
     RunningHub,
     running_hub,
     running_server,
     tokens_in,
 )
+from tests.conformance.simulated_nodes import simulated_nodes
 
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.requests import ApiRequest
@@ -26,9 +43,17 @@ from clusterspace.roots.clients import open_client
 from clusterspace.roots.kubeconfigs import merged_kubeconfig
 from clusterspace.roots.membership import join_cluster, register_cluster
 from clusterspace.roots.tokens import create_token
+from clusterspace.testing.hubs import (
+    client_for_test,
+    real_controllers_for_test,
+    real_server_for_test,
+)
 from clusterspace.testing.programs import Program
 
 MEMBERS = ("east", "west")
+_NODES = 4
+_RUNNING = (*CONTROLLERS, "serviceaccount-controller")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -46,17 +71,27 @@ class RunningFleet:
 
 @contextmanager
 def running_fleet(
-    directory: Path, *options: str, pull: tuple[str, ...] = ()
+    directory: Path, *options: str, pull: tuple[str, ...] = (), real: tuple[str, ...] = ()
 ) -> Generator[RunningFleet]:
-    """Run a fleet of processes for as long as the block lasts; `pull` names those with agents."""
+    """Run a fleet of processes for as long as the block lasts.
+
+    `pull` names the members with agents, `real` those that are a kube-apiserver; where there is
+    none, the asking test is skipped.
+    """
     with ExitStack() as stack:
         starting = [running_hub(_made(directory / "hub"))]
-        starting += [_running_sim(_made(directory / name), name) for name in MEMBERS]
+        starting += [
+            _running_sim(_made(directory / name), name) for name in MEMBERS if name not in real
+        ]
         with (
             ThreadPoolExecutor() as pool
         ):  # each takes seconds to start, and none waits for another
             hub, *sims = pool.map(lambda each: stack.enter_context(each), starting)
-        members: dict[str, RunningHub] = dict(zip(MEMBERS, sims, strict=True))
+        simulated = [name for name in MEMBERS if name not in real]
+        found: dict[str, RunningHub] = dict(zip(simulated, sims, strict=True))
+        for name in real:
+            found[name] = stack.enter_context(_running_kubernetes(_made(directory / name), name))
+        members = {name: found[name] for name in MEMBERS}
         for name, member in members.items():
             if name in pull:
                 stack.enter_context(_registered(hub, member, name))
@@ -107,8 +142,75 @@ async def _status_of(settings: ConnectionSettings, path: str) -> int:
 
 def _running_sim(directory: Path, name: str) -> AbstractContextManager[RunningHub]:
     return running_server(
-        directory, "sim", name, "--nodes", "4", "--node-pods", "250", *tokens_in(directory)
+        directory, "sim", name, "--nodes", str(_NODES), "--node-pods", "250", *tokens_in(directory)
     )
+
+
+@contextmanager
+def _running_kubernetes(directory: Path, name: str) -> Generator[RunningHub]:
+    """Run a kube-apiserver with its controllers, and with nodes that are simulated."""
+    with in_background(lambda: _kubernetes(directory, name)) as url:
+        kubeconfig = directory / "kubeconfig"
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": name,
+            "clusters": [
+                {"name": name, "cluster": {"server": url, "insecure-skip-tls-verify": True}}
+            ],
+            "users": [{"name": "admin", "user": {"token": ADMIN_TOKEN}}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": "admin"}}],
+        }
+        kubeconfig.write_bytes(msgspec.yaml.encode(config))
+        # Its certificate is its own; both ends are on this machine.
+        connections = Connections(url, ssl._create_unverified_context())
+        log = directory / "kube-apiserver.log"
+        try:
+            yield RunningHub(url, kubeconfig, directory / "no-authority", log, connections)
+        finally:
+            connections.close()
+
+
+@asynccontextmanager
+async def _kubernetes(directory: Path, name: str) -> AsyncGenerator[str]:
+    flags = ("--kubelet-preferred-address-types=InternalIP",)
+    async with (
+        real_server_for_test(directory, *flags, name=name) as real,
+        real_controllers_for_test(real, directory, *_RUNNING),
+        client_for_test(real.settings) as client,
+        simulated_nodes(client, name, _NODES),
+    ):
+        yield real.settings.server
+
+
+@contextmanager
+def in_background(make: Callable[[], AbstractAsyncContextManager[T]]) -> Generator[T]:
+    """Have something that needs an event loop in one of its own, for as long as the block lasts."""
+    with asyncio.Runner() as runner, ThreadPoolExecutor(1) as thread:
+        loop = runner.get_loop()
+        running = thread.submit(loop.run_forever)
+        # One task from its beginning to its end: contexts may hold task groups and timeouts.
+        entered: Future[T] = Future()
+        leave = asyncio.Event()
+
+        async def live() -> None:
+            try:
+                async with make() as made:
+                    entered.set_result(made)
+                    await leave.wait()
+            except BaseException as error:
+                if entered.done():
+                    raise
+                entered.set_exception(error)
+
+        life = asyncio.run_coroutine_threadsafe(live(), loop)
+        try:
+            yield entered.result(4 * PATIENCE)
+        finally:
+            loop.call_soon_threadsafe(leave.set)
+            life.result(PATIENCE)
+            loop.call_soon_threadsafe(loop.stop)
+            running.result(PATIENCE)
 
 
 def join(hub: RunningHub, member: RunningHub, name: str) -> None:

@@ -37,7 +37,11 @@ GETTING: Final = (
         "-n NS@ get deploy/web@ cm/x@ -o name", prints("apps/web@\n", "/x@\n"), given=("web", "x")
     ),
     works("-n NS@ get deploy web@ -o jsonpath={.spec.replicas}", prints("2")),
-    works("-n NS@ get deploy web@ --subresource=scale", prints("DESIRED", "web@ ")),
+    works(
+        "-n NS@ get deploy web@ --subresource=scale",
+        prints("DESIRED", "web@ "),
+        omits("UP-TO-DATE"),
+    ),
     works("-n NS@ get deploy", prints("web@ ")),
     works("-n NS@ get deploy -o wide", prints("web@ ", "nginx:1.27")),
     works(
@@ -227,7 +231,11 @@ CHANGING: Final = (
 ROLLED_OUT: Final = "-n NS@ rollout status deploy web@ --timeout=20s"
 TWICE: Final = f"{ROLLED_OUT}; -n NS@ set image deploy/web@ web=nginx:1.28; {ROLLED_OUT}"
 ROLLING_OUT: Final = (
-    works("-n NS@ rollout history deploy web@", prints("deployment.apps/web@", "REVISION")),
+    works(
+        "-n NS@ rollout history deploy web@",
+        prints("deployment.apps/web@", "REVISION"),
+        after=ROLLED_OUT,
+    ),
     works(
         "-n NS@ rollout undo deploy web@",
         prints("deployment.apps/web@ rolled back"),

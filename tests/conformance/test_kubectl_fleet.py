@@ -20,17 +20,22 @@ from clusterspace.fleet.membership import manifests
 BOTH = pytest.mark.parametrize("form", list(Form), ids=lambda form: form.value)
 
 
-PULLED = (("west",), pytest.param(("east",), marks=pytest.mark.slow))
-"""Which members are asked through their agents. Commands are about `east`, which is dialled every
-day; those about all clusters reach both, as streams do."""
+FLEETS = (
+    pytest.param((("west",), ()), id="push"),
+    pytest.param((("east",), ()), id="pull", marks=pytest.mark.slow),
+    pytest.param((("east", "west"), ("east",)), id="pull-kubernetes", marks=pytest.mark.slow),
+)
+"""Which members are asked through their agents, and which are a kube-apiserver. Commands are about
+`east`, which is dialled every day; those about all clusters reach both, as streams do."""
 
 
-@pytest.fixture(scope="module", params=PULLED, ids=["push", "pull"])
+@pytest.fixture(scope="module", params=FLEETS)
 def fleet(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Generator[RunningFleet]:
     find_program("kubectl")
-    with running_fleet(tmp_path_factory.mktemp("fleet"), pull=request.param) as running:
+    pull, real = request.param
+    with running_fleet(tmp_path_factory.mktemp("fleet"), pull=pull, real=real) as running:
         yield running
         assert running.server.errors() == []
 

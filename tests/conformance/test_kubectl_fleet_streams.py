@@ -40,11 +40,20 @@ SERVICE: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Generator[RunningFleet]:
+REAL = (
+    pytest.param((), id="sim"),
+    pytest.param(("west",), id="kubernetes", marks=pytest.mark.slow),
+)
+
+
+@pytest.fixture(scope="module", params=REAL)
+def fleet(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[RunningFleet]:
     find_program("kubectl")
-    # One of each: `east` is dialled, and `west` is asked through its agent.
-    with running_fleet(tmp_path_factory.mktemp("fleet"), pull=("west",)) as running:
+    # One of each: `east` is dialled, and `west`, a kube-apiserver or not, asked through its agent.
+    directory = tmp_path_factory.mktemp("fleet")
+    with running_fleet(directory, pull=("west",), real=request.param) as running:
         yield running
         assert running.server.errors() == []
 

@@ -19,6 +19,8 @@ from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 
 MEMBERS = ("east", "north", "west")
+SHARED = "north"
+"""The one that everybody reaches, each with rights of their own."""
 CLUSTERS = ("karmada", *MEMBERS)
 SPACES = ("red", "blue")
 NAMES = ("one", "two")
@@ -123,6 +125,7 @@ async def steal(site: Site) -> Loot:
         for _ in range(4):
             path = f"/api/v1/configmaps?limit={limit}&labelSelector=l&continue={token}"
             answer = await site.ask("GET", path)
+            assert answer.code == 200, answer
             token = answer.body["metadata"].get("continue", "")
             versions.append(answer.body["metadata"]["resourceVersion"])
             continues += [token] if token else []

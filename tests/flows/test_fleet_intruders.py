@@ -3,15 +3,24 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
 from itertools import islice
 from random import Random
 
 import pytest
 import pytest_asyncio
-from tests.component.gateway.fleet_site import MASTERS_TRAVEL, PULL, PUSH, Site, fleet_site
+from tests.component.gateway.fleet_site import (
+    MASTERS_TRAVEL,
+    PULL,
+    PUSH,
+    Site,
+    fleet_site,
+    pulled,
+)
 from tests.flows.fleet_intruders import (
     CLUSTERS,
     MEMBERS,
+    SHARED,
     SPACES,
     TOKENS,
     Loot,
@@ -23,6 +32,7 @@ from tests.flows.fleet_intruders import (
     shown_by,
     steal,
 )
+from tests.flows.members import KUBERNETES, running_member
 
 from clusterspace.apiserver.http.guards import Decision
 from clusterspace.apiserver.http.users import User, act_at_hub
@@ -36,18 +46,32 @@ REQUESTS = 1_000
 AT_ONCE = 4
 ENOUGH = 300
 """Requests within which a planted leak must show."""
+REAL = "pull-kubernetes"
+WAYS = (PUSH, PULL, pytest.param(REAL, marks=pytest.mark.slow))
+"""How members are reached; in the last, the one that both people reach is a kube-apiserver."""
 FOUND_OUT = pytest.mark.parametrize(
-    "site", [PUSH, pytest.param(PULL, marks=pytest.mark.slow)], indirect=True
+    "site",
+    [PUSH, *(pytest.param(each, marks=pytest.mark.slow) for each in (PULL, REAL))],
+    indirect=True,
 )
 """What is looked at is the same on either way to a member, so one of them shows that it is."""
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=[PUSH, PULL])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=WAYS)
 async def site(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncGenerator[Site]:
     directory = tmp_path_factory.mktemp("fleet")
-    async with fleet_site(directory, members=MEMBERS, mode=request.param) as running:
+    is_real = request.param == REAL
+    others = tuple(each for each in MEMBERS if each != SHARED) if is_real else MEMBERS
+    mode = PULL if is_real else request.param
+    async with AsyncExitStack() as stack:
+        running = await stack.enter_async_context(fleet_site(directory, members=others, mode=mode))
+        if is_real:
+            (directory / SHARED).mkdir()
+            member = await stack.enter_async_context(running_member(KUBERNETES, directory / SHARED))
+            await stack.enter_async_context(pulled(running, SHARED, member))
+            running.members[SHARED] = member
         await furnish(running)
         yield running
 

@@ -204,6 +204,33 @@ async def test_who_keeps_a_copy_is_never_given_half_of_it(site: Site, how: str):
     assert paged.code == 503
 
 
+async def test_pages_of_a_member_that_cannot_tell_how_new_its_cache_is(site: Site):
+    """Servers before 1.31 wait for seconds, and then refuse, where nobody writes such objects."""
+
+    async def unsure(request: web.Request) -> web.StreamResponse:
+        if "resourceVersion" in request.query:
+            status = {"kind": "Status", "status": "Failure", "reason": "Timeout", "code": 504}
+            message = "Timeout: Too large resource version: 9, current: 1"
+            return web.json_response({**status, "message": message}, status=504)
+        item = {"metadata": {"name": "quiet", "namespace": "shop", "resourceVersion": "1"}}
+        metadata = {"resourceVersion": "9"}
+        listed = {"kind": "SecretList", "apiVersion": "v1", "metadata": metadata, "items": [item]}
+        return web.json_response(listed)
+
+    async with fake_member(site, "unsure", unsure):
+        names: list[str] = []
+        token = ""
+        while True:
+            page = await site.ask("GET", f"{SECRETS}?limit=1&continue={token}")
+            assert page.code == 200, page
+            names += page.names
+            token = page.body["metadata"].get("continue", "")
+            if not token:
+                break
+
+    assert sorted(names) == sorted([*EVERYTHING, "quiet.clusterspace.unsure"])
+
+
 async def test_a_member_without_the_api_is_passed_over_in_silence(site: Site):
     async with fake_member(site, "odd", lacking):
         answer = await site.ask("GET", f"{SECRETS}?resourceVersion=0")

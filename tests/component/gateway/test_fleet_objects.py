@@ -198,6 +198,20 @@ async def test_wide_pods_show_the_node_by_the_name_it_has_in_the_fleet(site: Sit
         assert row[columns.index("Nominated Node")] == "<none>"
 
 
+async def test_a_scale_is_shown_in_its_own_columns(site: Site):
+    await site.members["west"].client.create(
+        ResourcePath(DEPLOYMENTS, "default"), deployment("scaled")
+    )
+    path = "/apis/apps/v1/namespaces/default/deployments/scaled.clusterspace.west/scale"
+
+    table = (await site.ask("GET", path, headers=(("Accept", TABLE),))).body
+
+    columns = [each["name"] for each in table["columnDefinitions"]]
+    assert columns == ["Name", "Cluster", "Desired", "Available", "Age"]
+    (row,) = table["rows"]
+    assert row["cells"][:3] == ["scaled.clusterspace.west", "west", 1]
+
+
 async def test_a_bare_name_is_the_hub_s(site: Site):
     made = await site.ask("POST", MAPS, config_map("bare"))
 

@@ -528,9 +528,13 @@ _NODE_COLUMNS: Final = ("Node", "Nominated Node")
 
 
 def name_column(columns: Sequence[Object]) -> int | None:
-    """Return which column shows the name of the object, or None."""
-    found = (index for index, column in enumerate(columns) if column.get("format") == "name")
-    return next(found, None)
+    """Return which column shows the name of the object, or None.
+
+    Tables of Scales, as kube-apiserver makes them, call it so and do not say that it is one.
+    """
+    said = [index for index, column in enumerate(columns) if column.get("format") == "name"]
+    called = [index for index, column in enumerate(columns) if column.get("name") == "Name"]
+    return next(iter((*said, *called)), None)
 
 
 def node_columns(subject: Subject, columns: Sequence[Object]) -> tuple[int, ...]:

@@ -142,7 +142,7 @@ class _Walk:
         # A cluster that is not selected says no more than of what kind nothing is. A version of it
         # would say that the client has what is selected there, whatever that will be by then.
         pinned = {} if targets.witnesses else _versions_of(listed)
-        return self._metadata(pinned, await self._take(listed, pinned))
+        return self._metadata(pinned, await self._take(listed))
 
     async def first_page_of_hub(self) -> ListMetadata:
         """Ask the hub for what it has, and members for how many they have besides.
@@ -192,7 +192,7 @@ class _Walk:
             ]
         self.replies += of_hub
         pinned = {} if targets.witnesses else _versions_of(listed)
-        return _metadata(pinned, await self._take(listed, pinned))
+        return _metadata(pinned, await self._take(listed))
 
     async def sorted_page(self, order: Order, place: Continue | None) -> ListMetadata:
         """Ask every cluster for all it has, sort it, and cut the page out of it.
@@ -238,7 +238,7 @@ class _Walk:
     async def next_page(self, place: Continue) -> ListMetadata:
         """Go on where the last page stopped, in the clusters the first one was of.
 
-        Those behind are asked for nothing older than the first page knew: no list runs too old.
+        Those behind are asked for what they have by then: no list runs too old.
         """
         context = self._context
         self._shown_before[place.cluster] = place.shown
@@ -270,7 +270,7 @@ class _Walk:
         while remaining:
             asked, remaining = remaining[:count], remaining[count:]
             well = [each for each in asked if each not in last]
-            replies = await self._ask(well, pinned, Slice(self._room, token))
+            replies = await self._ask(well, Slice(self._room, token))
             last |= await self._recall(
                 [each for each in replies if each.cluster not in begun],
                 lambda cluster: Slice(version=pinned[cluster], match=NOT_OLDER),
@@ -291,7 +291,7 @@ class _Walk:
                 each.cluster: each.listed for each in replies if each.listed is not None
             } | last
             listed = [found[each] for each in asked if each in found]
-            stop = await self._take(listed, pinned)
+            stop = await self._take(listed)
             if stop is None and self._limit and self._room <= 0 and remaining:
                 stop = Stop(remaining[0])
             if stop is not None:
@@ -447,9 +447,7 @@ class _Walk:
     def _room(self) -> int:
         return self._limit and self._limit - sum(each.count for each in self.taken)
 
-    async def _take(
-        self, listed: Sequence[ClusterList], pinned: Mapping[str, str]
-    ) -> "Stop | None":
+    async def _take(self, listed: Sequence[ClusterList]) -> "Stop | None":
         """Put on the page what fits; return where it stops, if it does."""
         if not self._limit:
             self.taken += listed
@@ -461,7 +459,7 @@ class _Walk:
         cluster = plan.stop.cluster
         if cluster in self._ages:
             return plan.stop  # as it was, all of it, on the next page
-        (again,) = await self._ask((cluster,), pinned, Slice(self._room))
+        (again,) = await self._ask((cluster,), Slice(self._room))
         if again.listed is None:
             return plan.stop  # it has just failed: the next page will tell
         self.taken.append(again.listed)
@@ -471,13 +469,11 @@ class _Walk:
         behind = clusters[clusters.index(cluster) + 1 :]
         return Stop(behind[0]) if behind else None
 
-    async def _ask(
-        self, clusters: Sequence[str], pinned: Mapping[str, str], start: "Slice"
-    ) -> list[Reply]:
-        def slice_of(cluster: str) -> Slice:
-            return Slice(start.limit, start.token, pinned[cluster], NOT_OLDER)
-
-        replies = await ask_all(self._context, clusters, self._request_for(slice_of))
+    async def _ask(self, clusters: Sequence[str], start: "Slice") -> list[Reply]:
+        # Of now, which is no older than what the first page knew. To say so by its version would do
+        # as well, and would cost seconds, and then a refusal, of servers that cannot tell whether
+        # their caches are that new: those before Kubernetes 1.31, for kinds that nobody writes.
+        replies = await ask_all(self._context, clusters, self._request_for(lambda _: start))
         self.replies += replies
         return replies
 

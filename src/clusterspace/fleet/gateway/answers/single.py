@@ -60,7 +60,7 @@ from clusterspace.fleet.gateway.routes import (
     split,
 )
 from clusterspace.fleet.gateway.streams import lines_of
-from clusterspace.kube import statuses
+from clusterspace.kube import plain_text, statuses
 from clusterspace.kube.json_errors import UNREADABLE
 from clusterspace.kube.resources import GroupResource
 from clusterspace.kube.selectors import parse_field_selector
@@ -212,7 +212,9 @@ async def _answer(context: FleetContext, naming: Naming, link: Link) -> Response
 
     def respond_renamed() -> Response:
         if context.representation.is_table and reply.status < 400:
-            rewritten = _Rows(context.labelled(naming), subject).rewrite(reply.body)
+            is_another = info.subresource not in ("", "status")
+            rows = _Rows(context.labelled(naming), subject, is_another_kind=is_another)
+            rewritten = rows.rewrite(reply.body)
         else:
             rewritten = renaming.rewrite_answer(reply.body, naming, subject)
         return send_one(http, reply, rewritten, link.speaker)
@@ -240,9 +242,11 @@ async def _look_before(context: FleetContext, link: Link) -> bytes:
 class _Rows:
     """Tables of one cluster in the columns that lists of every cluster have."""
 
-    def __init__(self, naming: Naming, subject: Subject) -> None:
+    def __init__(self, naming: Naming, subject: Subject, *, is_another_kind: bool = False) -> None:
         self._naming = naming
         self._subject = subject
+        self._is_another_kind = is_another_kind
+        """Whether they are of what a subresource is, a Scale: no list has its columns."""
         self._latest: ClusterList | None = None
         """The Table before: of a watch only the first one declares columns."""
 
@@ -262,7 +266,10 @@ class _Rows:
         if not table.columns and self._latest is not None:
             table = replace(table, columns=self._latest.columns)
         self._latest = replace(table, rows=())
-        pieces = merge_tables((table,), subject=self._subject, metadata=table.metadata)
+        columns = map(plain_text.lines_of_json, table.columns) if self._is_another_kind else ()
+        pieces = merge_tables(
+            (table,), subject=self._subject, metadata=table.metadata, columns=tuple(columns)
+        )
         return b"".join(pieces)
 
 

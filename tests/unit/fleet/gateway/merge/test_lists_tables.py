@@ -66,6 +66,16 @@ def test_the_cluster_stands_second_and_the_name_carries_it_too() -> None:
     assert answer["metadata"] == {"resourceVersion": "vector"}
 
 
+def test_a_name_that_is_only_called_so_carries_its_cluster_too() -> None:
+    """The Table that kube-apiserver makes of a Scale does not say which column is the name."""
+    columns = [column("Name"), column("Desired")]
+
+    answer = merged(table("m1", columns, row("web", 2)), columns=tuple(columns))
+
+    assert header(answer) == ["Name", "Cluster", "Desired"]
+    assert cells(answer) == [["web.clusterspace.m1", "m1", 2]]
+
+
 def test_cells_are_matched_by_the_name_of_their_column() -> None:
     answer = merged(
         table("m1", [NAME, column("Age")], row("a", "5m")),
