@@ -63,6 +63,8 @@
     ├── StaysHome                    an object that does not leave the hub, or not this way
     ├── TaskFailed                   a task that must never end has ended
     ├── ComponentFailed              a component of a local fleet that does not start
+    ├── SiblingGone                  another worker of the same server has ended, or never ran
+    ├── WorkersFailed                workers of a server that do not start, or not here
     ├── PortTaken                    a port that somebody else listens on
     ├── AlreadyRunning               a local fleet that another process runs from this directory
     ├── UnusableDirectory            a data directory that cannot be used as it is
@@ -576,6 +578,14 @@ class ComponentFailed(ClusterspaceError):
     def __init__(self, component: str, why: str, log: str) -> None:
         super().__init__(f"{component} did not start: {why} (its log: {log})")
         self.component = component
+
+
+class SiblingGone(ClusterspaceError):
+    """Another worker of the same server does not run, or has ended before it answered."""
+
+
+class WorkersFailed(ClusterspaceError):
+    """Workers of a server cannot be started as they are to be; the sentence says why."""
 
 
 class PortTaken(ClusterspaceError):

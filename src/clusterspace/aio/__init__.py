@@ -10,5 +10,6 @@ event_loop.py    uvloop, with TLS that loses nothing when the peer closes
 byte_streams.py  bytes over a socket or TLS: what arrived is read, a cut is no end
 websockets.py    WebSocket frames around a stream of bytes
 multiplexer.py   many streams over one connection, each at its own pace, as asyncio transports
+siblings.py      processes that serve one address: what one is told, all know
 memory.py        memory that was freed, given back to the system after a burst
 """

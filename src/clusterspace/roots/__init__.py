@@ -4,6 +4,7 @@ Processes:
 
     hub.py          the hub API server; hub_state.py what its verbs work on
     fleet.py        the fleet API server: many clusters behind one address
+    workers.py      several processes behind that address, and who starts them
     controllers.py  membership, propagation and execution, behind one lease
     agent.py        the agent of a Pull cluster
     watchdog.py     the watchdog of a Push cluster

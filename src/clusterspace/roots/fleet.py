@@ -67,6 +67,7 @@ from clusterspace.roots.processes import (
 )
 from clusterspace.roots.settings import FleetSettings
 from clusterspace.roots.tls import FleetTls
+from clusterspace.roots.workers import Coworkers, find_place, say_ready, supervise
 
 _log = structlog.get_logger(__name__)
 
@@ -82,9 +83,11 @@ class RunningFleet:
 
 
 @asynccontextmanager
-async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]:
-    """Run a fleet API server for as long as the block lasts."""
-    clock = SystemClock()
+async def running_fleet(
+    settings: FleetSettings, coworkers: Coworkers | None = None
+) -> AsyncGenerator[RunningFleet]:
+    """Run a fleet API server, or one worker of it, for as long as the block lasts."""
+    clock, coworkers = SystemClock(), coworkers or Coworkers()
     installation = Installation(settings.data_dir)
     authorities = installation.prepare(clock.now(), settings.certified_names)
     async with AsyncExitStack() as stack:
@@ -97,12 +100,13 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         stack.push_async_callback(members.close)
         rules = await member_rules(settings.hub, settings.member_cidrs)
         directory = Directory(hub, members, partial(view_settings, rules), tunnels)
-        fleet = build_fleet(settings, hub, directory, clock)
+        fleet = build_fleet(settings, hub, directory, clock, coworkers)
         await stack.enter_async_context(fleet.watches)
         documents = Documents(
             clock,
             seconds_each=settings.limits.document_seconds,
             flagz=Flagz(settings.flags()),
+            read_metrics=coworkers.read_metrics,
         )
         audit = stack.enter_context(open_audit(settings, installation.audit_file, clock))
         rights = HubRights(hub)
@@ -132,7 +136,7 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         logins = FleetAuthenticator(hub, clock, check, rights.is_agent_revoked)
         open_logins = FleetAuthenticator(hub, clock, check_open, rights.is_agent_revoked)
         rights.on_change(logins.forget, open_logins.forget, fleet.reviews.forget)
-        page = Page(clock, settings.sign_on)
+        page = Page(clock, settings.sign_on, await coworkers.sealing_key())
         recheck = fleet_recheck(page.logins(open_logins, check_open), fleet.reviews, clock)
         flows = FollowedFlows(settings.requests, hub)
         limits = await stack.enter_async_context(flows.limits())
@@ -140,7 +144,13 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
         handler = fleet_handler(app, logins, fleet.reviews, audit, clock, recheck, limits)
         if settings.serves_page:
             browsers = fleet_handler(
-                page.app(app, logins, recheck.changed, Simulations(read_hub)),
+                page.app(
+                    app,
+                    logins,
+                    recheck.changed,
+                    Simulations(read_hub),
+                    coworkers.claim_code,
+                ),
                 page.logins(logins, check),
                 fleet.reviews,
                 audit,
@@ -150,7 +160,7 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
                 page.rules,
             )
             handler = entrance(handler, browsers, answer_several)
-        server = api_server(handler, tls.context, settings, clock)
+        server = api_server(coworkers.answer_when_heard(handler), tls.context, settings, clock)
         tasks = await stack.enter_async_context(Supervisor(clock, report))
         keep_all(tasks, {**directory.tasks(), "open streams": recheck.run})
         keep_all(tasks, fleet.cache.tasks(directory.members))
@@ -165,13 +175,22 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
             await warm.load(directory.members())
             keep_all(tasks, warm.tasks())
             stack.push_async_callback(warm.write)  # once nobody asks for anything any more
-        await server.listen(settings.host, settings.port)
-        own_url = server_url(settings.host, server.addresses[0][1])
+        coworkers.share_tunnels(tunnels, settings.data_dir, tasks)
+        shared = {
+            "runs": fleet.sessions,
+            "writes": fleet.writes,
+            "refusals": fleet.last_lists,
+            "sessions": page.sessions,
+            "codes": page.codes,
+        }
+        port = await coworkers.listen(server, settings, shared)
+        own_url = server_url(settings.host, port)
         url = f"https://{settings.endpoint}" if settings.endpoint else own_url
 
         async def drain() -> None:
             documents.is_ready = False
             await server.send_away(settings.shutdown_delay)
+            await coworkers.leave()
 
             def end_streams() -> None:
                 fleet.streams.end_all()
@@ -189,7 +208,7 @@ async def running_fleet(settings: FleetSettings) -> AsyncGenerator[RunningFleet]
             write_private(installation.kubeconfig, content)
 
         def describe() -> TunnelServer:
-            where = settings.advertised_url or advertised_url(settings, server.addresses[0][1])
+            where = settings.advertised_url or advertised_url(settings, port)
             return TunnelServer(tunnels.identity, where, tls.authorities.bundle)
 
         announcement = TunnelAnnouncement(hub, describe, directory.has_pull_members, clock)
@@ -215,7 +234,11 @@ def advertised_url(settings: FleetSettings, port: int) -> str:
 
 
 def build_fleet(
-    settings: FleetSettings, hub: ClusterClient, directory: Directory, clock: Clock
+    settings: FleetSettings,
+    hub: ClusterClient,
+    directory: Directory,
+    clock: Clock,
+    coworkers: Coworkers | None = None,
 ) -> Fleet:
     """Build what answers work with."""
     limits, reviews = settings.limits, HubReviews(hub, clock)
@@ -236,19 +259,31 @@ def build_fleet(
         registries=Registries(hub, directory),
         cache=ObjectCache(clock, limits.cached_bytes),
         last_lists=LastLists(clock, limits.cached_bytes // 4, limits.last_state_seconds),
+        all_heard=(coworkers or Coworkers()).heard,
     )
 
 
 async def serve_until_stopped(settings: FleetSettings) -> None:
     """Run a fleet API server until told to stop."""
+    place = find_place()
+    if place is None:
+        warn_of_full_rights("fleet", settings.hub)
+        Installation(settings.data_dir).set_workers(settings.workers)
+        if settings.workers > 1:
+            await supervise(settings)
+            return
+    else:
+        settings = settings.of_worker(place.number, place.port)
     stopped = stop_event()
-    warn_of_full_rights("fleet", settings.hub)
     async with AsyncExitStack() as stack:
+        coworkers = Coworkers() if place is None else place.open(stopped.set)
+        stack.callback(coworkers.close)
         async with cancelled_by(stopped):
-            running = await stack.enter_async_context(running_fleet(settings))
-            kubeconfig = Installation(settings.data_dir).kubeconfig
-            command = f"KUBECONFIG={kubeconfig}:KUBECONFIG_OF_THE_HUB kubectl"
+            running = await stack.enter_async_context(running_fleet(settings, coworkers))
             gc.freeze()  # what is alive now stays alive: the collector need not look at it again
-            _log.info("fleet is ready", url=running.url, connect_with=command)
+            if place is None:
+                say_ready(running.url, settings.data_dir)
+            else:
+                coworkers.ready()
         await stopped.wait()
         _log.info("fleet is stopping")

@@ -105,6 +105,11 @@ def advertised_address(host: str) -> str:
     return ""
 
 
+def worker_directory(data_dir: Path, number: int) -> Path:
+    """Return where a worker of a fleet API server keeps its files."""
+    return data_dir / f"worker-{number}"
+
+
 @dataclass(frozen=True, slots=True)
 class Installation:
     """A data directory with its certificates."""
@@ -244,6 +249,38 @@ class Installation:
                 own.unlink(missing_ok=True)
             elif not own.exists() or own.read_bytes() != theirs.read_bytes():
                 write_private(own, theirs.read_bytes())
+
+    @property
+    def _workers_file(self) -> Path:
+        """Says how many workers a fleet API server has, where it has several."""
+        return self.directory / "workers"
+
+    def set_workers(self, count: int) -> None:
+        """Write down how many workers serve from this directory; one is the server itself."""
+        if count > 1:
+            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_private(self._workers_file, f"{count}\n".encode())
+        else:
+            self._workers_file.unlink(missing_ok=True)
+
+    def servers(self) -> "tuple[Installation, ...]":
+        """Return who serves from this directory: the workers in it, or the server itself.
+
+        Directories of workers that are no more stay: the audit log is there.
+        """
+        try:
+            count = int(self._workers_file.read_text())
+        except FileNotFoundError:
+            return (self,)
+        return tuple(
+            Installation(worker_directory(self.directory, number)) for number in range(1, count + 1)
+        )
+
+    def carry_authority(self) -> None:
+        """Have all workers have the authority of this directory."""
+        for each in self.servers():
+            each.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            each.copy_authority(self)
 
     def load_authorities(self) -> Authorities:
         """Read whom this installation trusts, and who signs; UnreadableCertificate says why not."""

@@ -283,7 +283,7 @@ class Site:
         own = Installation(directory)
         if not own.authority_file.exists():
             raise CannotRotate(f"{directory} is no data directory of a hub, or of `up`: --data-dir")
-        is_fleet = (own.pki / "client-ca.crt").exists()
+        is_fleet = any((each.pki / "client-ca.crt").exists() for each in own.servers())
         return cls(None, own) if is_fleet else cls(own, None)
 
     def replicas_of(self, first: Installation | None) -> tuple[Installation, ...]:
@@ -292,7 +292,7 @@ class Site:
             return ()
         prefix = f"{first.directory.name}-"
         own = (each for each in self.replicas if each.directory.name.startswith(prefix))
-        return (first, *own)
+        return tuple(server for each in (first, *own) for server in each.servers())
 
     def rolls(self) -> tuple[Roll, ...]:
         """Return everything there is to replace."""

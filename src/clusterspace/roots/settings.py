@@ -1,7 +1,7 @@
 """What the processes are started with."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
@@ -30,6 +30,7 @@ from clusterspace.fleet.membership.tunnels import LOOK_SECONDS as TUNNEL_SECONDS
 from clusterspace.fleet.page.sign_on import SignOnSettings
 from clusterspace.fleet.propagation.eviction.decisions import EvictionSettings
 from clusterspace.kube.autoscaling import SYNC_SECONDS
+from clusterspace.roots.installation import worker_directory
 from clusterspace.sim.nodes import NodeShape
 from clusterspace.sim.pods import Pace
 
@@ -182,6 +183,41 @@ class FleetSettings(ServerSettings):
     """Whether there is a page for browsers at `/ui`, and sessions for those who log in there."""
     sign_on: SignOnSettings | None = None
     """The issuer that people log in at on the page, beside tokens and certificates."""
+    workers: int = 1
+    """Processes that serve the address together: each uses a core."""
+
+    def of_worker(self, number: int, port: int) -> "FleetSettings":
+        """Return what one of several workers is started with.
+
+        It has files of its own, and its part of all that is bounded: together they take no more
+        than one process would.
+        """
+
+        def part(whole: int) -> int:
+            return -(-whole // self.workers)
+
+        limits, requests, connections, log = (
+            self.limits, self.requests, self.connections, self.audit_log_path,
+        )  # fmt: skip
+        return replace(
+            self,
+            data_dir=worker_directory(self.data_dir, number),
+            port=port,
+            limits=replace(
+                limits,
+                answers_bytes=part(limits.answers_bytes),
+                cached_bytes=part(limits.cached_bytes),
+            ),
+            requests=replace(requests, reads=part(requests.reads), writes=part(requests.writes)),
+            connections=replace(
+                connections,
+                connections=part(connections.connections),
+                connections_per_address=part(connections.connections_per_address),
+                newcomers=part(connections.newcomers),
+                newcomers_per_address=part(connections.newcomers_per_address),
+            ),
+            audit_log_path=log and log.with_name(f"{log.stem}-{number}{log.suffix}"),
+        )
 
     def flags(self) -> dict[str, str]:
         """Return what `/flagz` shows of a fleet API server."""
@@ -190,6 +226,7 @@ class FleetSettings(ServerSettings):
             "bulk-delete-members": "true" if self.bulk_delete_members else "false",
             "insecure-skip-tls-verify": "true" if self.hub.trust.skips_verification else "false",
             "ui": "true" if self.serves_page else "false",
+            "workers": str(self.workers),
             "ui-oidc-issuer-url": "" if self.sign_on is None else self.sign_on.issuer,
         }
 

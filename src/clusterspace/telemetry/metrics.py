@@ -11,6 +11,7 @@ and fails for any metric on that page that does not move: test_every_metric_move
 """
 
 import platform
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -362,3 +363,34 @@ def render_health_checks() -> bytes:
 def render() -> bytes:
     """Return everything measured so far, as Prometheus reads it."""
     return prometheus_client.generate_latest(REGISTRY)
+
+
+def render_together(pages: Mapping[int, bytes]) -> bytes:
+    """Return what several workers of one server have measured, each series with its worker.
+
+    >>> pages = {1: b"# TYPE a gauge\\na 1\\n", 2: b'# TYPE a gauge\\na{b="c"} 2\\n'}
+    >>> print(render_together(pages).decode(), end="")
+    # TYPE a gauge
+    a{worker="1"} 1
+    a{worker="2",b="c"} 2
+    """
+    heads: dict[str, list[str]] = {}
+    series: dict[str, list[str]] = {}
+    for worker, page in pages.items():
+        family, seen = "", set[str]()
+        for line in page.decode().splitlines():
+            if line.startswith("#"):
+                family = line.split(" ", 3)[2]
+                if family not in heads or family in seen:
+                    seen.add(family)
+                    heads.setdefault(family, []).append(line)
+                continue
+            name, brace, labels = line.partition("{")
+            if not brace or " " in name:
+                name, _, value = line.partition(" ")
+                series.setdefault(family, []).append(f'{name}{{worker="{worker}"}} {value}')
+            else:
+                series.setdefault(family, []).append(f'{name}{{worker="{worker}",{labels}')
+    # All of a family together, as the format demands, whoever told of it.
+    lines = (line for family in heads for line in (*heads[family], *series.get(family, ())))
+    return "".join(f"{line}\n" for line in lines).encode()

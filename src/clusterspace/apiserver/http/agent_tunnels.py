@@ -1,7 +1,7 @@
 """The tunnels of agents: a Pull member cannot be dialled, so its agent dials us, and we call in.
 
     agent ──GET clusters/NAME/tunnel, Upgrade: websocket, for which server──> this server
-          <──101, or 409 when this is another one──
+          <──101, or 409 when this is another one, and that not one beside it──
           <──streams, opened from here, and from here alone──
 
 Each stream carries HTTP/1.1 in the clear, within the TLS of the tunnel: a request as it would go to
@@ -14,11 +14,14 @@ restarted is there again at once, then, and one that hangs is not in its way.
 """
 
 import asyncio
+import socket
 from collections.abc import Callable
-from typing import Final, TypeVar
+from contextlib import suppress
+from typing import Final, TypeAlias, TypeVar
 
 import structlog
 
+from clusterspace.aio.byte_streams import ByteStream, SocketStream
 from clusterspace.aio.clocks import Clock
 from clusterspace.aio.multiplexer import Multiplexer, MultiplexerLimits
 from clusterspace.aio.websockets import GOING_AWAY, VERSION, accept_key
@@ -48,6 +51,11 @@ LONGEST_BLIP_SECONDS: Final = 20.0
 
 _READ_SIZE: Final = 64 * 1024
 ProtocolT = TypeVar("ProtocolT", bound=asyncio.Protocol)
+
+
+PassOn: TypeAlias = Callable[[str, str], socket.socket | None]
+"""Has a server, by its identity, carry the tunnel of a cluster; returns our end of a pipe to it, or
+None when it is not within reach."""
 
 
 class _HijackedStream:
@@ -80,6 +88,8 @@ class AgentTunnels:
         """What agents know this server by, however they were led to it."""
         self._clock = clock
         self._limits = limits
+        self.pass_on: PassOn = lambda _server, _cluster: None
+        """Set by whoever has several servers behind one address."""
         self._open: dict[str, Multiplexer] = {}
         self._ended: dict[str, tuple[float, str]] = {}
         """When and why the last tunnel of a cluster ended that has none now; or since when one is
@@ -98,10 +108,13 @@ class AgentTunnels:
         if PROTOCOL not in names:
             said = ", ".join(names)[:100] or "nothing"
             raise BadRequest(f"the agent speaks {said!r}, and this server {PROTOCOL!r}")
+        passed_on: socket.socket | None = None
         if context.header(SERVER_HEADER) != self.identity:
             # Several servers may have one address. Whoever is led to the wrong one must not push
             # the tunnel out that it has here already.
-            raise Conflict("this is another server than the tunnel is for: try again")
+            passed_on = self.pass_on(context.header(SERVER_HEADER), cluster)
+            if passed_on is None:
+                raise Conflict("this is another server than the tunnel is for: try again")
         head = (
             "HTTP/1.1 101 Switching Protocols",
             "Connection: Upgrade",
@@ -115,6 +128,15 @@ class AgentTunnels:
         connection.write("\r\n".join(head).encode())
         context.initialized()
         carrier = _HijackedStream(connection)
+        if passed_on is None:
+            await self.carry(carrier, cluster)
+        else:
+            await _join(carrier, SocketStream(passed_on))
+        # Only now: a peer that does not take what is left must not pass for one that is there.
+        await connection.flush()
+
+    async def carry(self, carrier: ByteStream, cluster: str) -> None:
+        """Carry streams to a cluster over what its agent has opened, until it ends."""
         opened = Multiplexer(carrier, self._clock, is_client=False, limits=self._limits)
         # Replaced in one step: whoever opens a stream from here on opens it on the new one.
         former, self._open[cluster] = self._open.get(cluster), opened
@@ -130,8 +152,6 @@ class AgentTunnels:
                 del self._open[cluster]
                 self._ended[cluster] = (self._clock.monotonic(), why)
             _log.info("tunnel ended", cluster=cluster, reason=why)
-        # Only now: a peer that does not take what is left must not pass for one that is there.
-        await connection.flush()
 
     def end_all(self) -> None:
         """Close all tunnels: this server stops, and agents are to look for another."""
@@ -180,6 +200,26 @@ class AgentTunnels:
             return tunnel.open(make_protocol)
         except ConnectionError as error:
             raise ClusterUnreachable(cluster, str(error), was_sent=False) from error
+
+
+async def _join(agent: ByteStream, server: ByteStream) -> None:
+    """Pass bytes on between an agent and the server that its tunnel is for, until one ends."""
+
+    async def pass_on(source: ByteStream, target: ByteStream) -> None:
+        with suppress(OSError):
+            while content := await source.read():
+                await target.write(content)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            ways = ((agent, server), (server, agent))
+            tasks = [group.create_task(pass_on(*way), name="tunnel passed on") for way in ways]
+            # Half a tunnel is none: each side waits for what the other says.
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                task.cancel()
+    finally:
+        await server.close()
 
 
 class TunnelDialer:

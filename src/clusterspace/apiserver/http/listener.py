@@ -111,13 +111,18 @@ class HttpServer:
         )
         try:
             for family, _, _, _, address in dict.fromkeys(found):
-                self._listening.append(_bind(family, address))
+                self._listening.append(bind(family, address))
         except OSError:
             self._stop_accepting()
             raise
         for listening in self._listening:
             self._listen_to(loop, listening)
         self._start_sweeping()
+
+    def adopt(self, accepted: socket.socket, address: str) -> None:
+        """Serve a connection that another process has accepted; `address` is where it is from."""
+        self._start_sweeping()
+        self._admit(asyncio.get_running_loop(), accepted, address)
 
     def new_connection(self) -> Connection:
         """Return what serves a connection that comes in another way than by being accepted.
@@ -324,7 +329,8 @@ class HttpServer:
                     await changed.wait()
 
 
-def _bind(family: int, address: Any) -> socket.socket:
+def bind(family: int, address: Any) -> socket.socket:
+    """Return a socket that listens at an address."""
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

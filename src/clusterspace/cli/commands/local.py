@@ -70,6 +70,13 @@ _DEMO_COMMANDS: Final = (
     is_flag=True,
     help="With --ha: put up with an etcd older than 3.5.13, which may lose what it acknowledged.",
 )
+@click.option(
+    "--workers",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 32),
+    help="Processes of the unified view, a core each; several show nothing of members away.",
+)
 @click.option("--demo", is_flag=True, help="Two simulated members and a sample shop on them.")
 @click.option("--detach", "-d", is_flag=True, help="Return when everything is ready.")
 def up(
@@ -82,6 +89,7 @@ def up(
     federation: bool,
     ha: bool,
     etcd_unsafe_version: bool,
+    workers: int,
     demo: bool,
     detach: bool,
 ) -> None:
@@ -109,6 +117,7 @@ def up(
         member_cidrs=member_cidrs,
         is_ha=ha,
         etcd_unsafe_version=etcd_unsafe_version,
+        workers=workers,
     )
     try:
         if detach:

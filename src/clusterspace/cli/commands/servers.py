@@ -312,6 +312,13 @@ def _checked_url(context: click.Context, parameter: click.Parameter, value: str)
     show_default=True,
     help="Serve the page for browsers at /ui; `clusterspace ui` opens it.",
 )
+@click.option(
+    "--workers",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 32),
+    help="Processes that serve the address together, a core each; bounds are of all together.",
+)
 @sign_on_options
 @request_options(reads=1600, writes=800)
 @server_options
@@ -334,6 +341,7 @@ def fleet(
     lost_seconds: float,
     advertise_url: str,
     serves_page: bool,
+    workers: int,
     sign_on: "SignOnSettings | None",
     requests: "RequestLimits",
     server: ServerOptions,
@@ -355,6 +363,17 @@ def fleet(
     from clusterspace.roots.fleet import serve_until_stopped
     from clusterspace.roots.processes import read_when_there
     from clusterspace.roots.settings import FleetSettings
+
+    if workers > 1 and answers_mib < answer_mib * workers:
+        raise click.UsageError(
+            f"--answers-mib {answers_mib} is shared by {workers} workers, and one answer may have "
+            f"--answer-mib {answer_mib}: give it at least {answer_mib * workers}"
+        )
+    if workers > 1 and last_state_seconds:
+        raise click.UsageError(
+            "--workers: what a member was before it went away is known to the worker that asked "
+            "it, and would be shown by chance: say --last-state 0"
+        )
 
     def read_hub() -> "ConnectionSettings":
         return component_settings("fleet", hub_kubeconfig)
@@ -391,6 +410,7 @@ def fleet(
             advertised_url=advertise_url.rstrip("/"),
             serves_page=serves_page,
             sign_on=sign_on,
+            workers=workers,
         )
         await serve_until_stopped(settings)
 

@@ -26,6 +26,9 @@ seconds it is known who wrote which object, so that their watch can tell it in t
 
 kubectl gives each run a session of its own and says so in every request. One that does not is known
 by its connection, which it shares with nobody; unless something on the way shares connections out.
+
+Where several processes serve one address, what a run has found and who writes what is told to all
+of them (aio/siblings.py), and nobody is answered before they have heard it.
 """
 
 import asyncio
@@ -38,6 +41,7 @@ from collections.abc import (
     Collection,
     Generator,
     Hashable,
+    Iterator,
     Mapping,
     Sequence,
 )
@@ -410,6 +414,10 @@ def selector_in(group: str, resource: str, body: bytes) -> LabelSelector | None:
     return selector if selector.requirements else None
 
 
+def tell_nobody(_: bytes) -> None:
+    """Have no other workers to tell of a change."""
+
+
 class Sessions:
     """What runs of commands have found, for a minute; the oldest goes when there is too much."""
 
@@ -417,6 +425,7 @@ class Sessions:
         self._clock = clock
         self._most = most
         self._found: OrderedDict[bytes, _Found] = OrderedDict()
+        self.tell: Callable[[bytes], None] = tell_nobody
 
     def note(
         self, run: Run, namespace: str, selector: LabelSelector, cluster: str, job: str = ""
@@ -425,7 +434,24 @@ class Sessions:
 
         `job` is what a Job is called whose pods have another selector wherever it was copied to.
         """
-        key, now = _key(run, namespace, selector), self._clock.monotonic()
+        key = _key(run, namespace, selector)
+        self._note(key, cluster, job)
+        self.tell(msgspec.msgpack.encode((key, cluster, job)))
+
+    def hear(self, message: bytes) -> None:
+        """Take over what a run has found by way of another worker; None where it found two."""
+        key, cluster, job = msgspec.msgpack.decode(message, type=tuple[bytes, str | None, str])
+        self._note(key, cluster, job)
+
+    def known(self) -> Iterator[bytes]:
+        """Return all that runs have found, as it is told."""
+        now = self._clock.monotonic()
+        for key, found in self._found.items():
+            if now < found.until:
+                yield msgspec.msgpack.encode((key, found.cluster, found.job))
+
+    def _note(self, key: bytes, cluster: str | None, job: str) -> None:
+        now = self._clock.monotonic()
         known = self._found.get(key)
         # Two objects of one run with the same selector in two clusters: it is not said which one's
         # pods are meant next. That is remembered too, or a third request would seem certain again.
@@ -500,6 +526,9 @@ class Sessions:
 
 _WRITTEN_SECONDS: Final = 10.0
 """How long after the answer to a write its event may come, from a cluster that is busy."""
+_WRITING_SECONDS: Final = 70.0
+"""The same, where another worker sends the write and would say when it is over: a request ends
+after a minute, and so may that worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -529,6 +558,21 @@ class Writes:
         self._most = most
         self._under_way = Counter[bytes]()
         self._until: OrderedDict[bytes, float] = OrderedDict()
+        self.tell: Callable[[bytes], None] = tell_nobody
+
+    def hear(self, message: bytes) -> None:
+        """Take over that a caller writes, or has written, by way of another worker."""
+        key, seconds = msgspec.msgpack.decode(message, type=tuple[bytes, float])
+        self._know(key, seconds)
+
+    def known(self) -> Iterator[bytes]:
+        """Return all that is being written and was just written, as it is told."""
+        for key in self._under_way:
+            yield msgspec.msgpack.encode((key, _WRITING_SECONDS))
+        now = self._clock.monotonic()
+        for key, until in self._until.items():
+            if now < until:
+                yield msgspec.msgpack.encode((key, until - now))
 
     @contextmanager
     def writing(self, written: WrittenObject) -> Generator[None]:
@@ -536,16 +580,21 @@ class Writes:
         # From before it is sent: the event of a write may well be here sooner than its answer.
         key = written.key
         self._under_way[key] += 1
+        self.tell(msgspec.msgpack.encode((key, _WRITING_SECONDS)))
         try:
             yield
         finally:
             self._under_way[key] -= 1
             if not self._under_way[key]:
                 del self._under_way[key]
-            self._until[key] = self._clock.monotonic() + _WRITTEN_SECONDS
-            self._until.move_to_end(key)
-            if len(self._until) > self._most:
-                self._until.popitem(last=False)
+            self._know(key, _WRITTEN_SECONDS)
+            self.tell(msgspec.msgpack.encode((key, _WRITTEN_SECONDS)))
+
+    def _know(self, key: bytes, seconds: float) -> None:
+        self._until[key] = self._clock.monotonic() + seconds
+        self._until.move_to_end(key)
+        if len(self._until) > self._most:
+            self._until.popitem(last=False)
 
     def knows(self, written: WrittenObject) -> bool:
         """Whether the caller writes this object, or has just done so."""

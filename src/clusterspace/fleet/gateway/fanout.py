@@ -137,6 +137,10 @@ class FleetLimits:
     than any cluster has."""
 
 
+async def nobody_else() -> None:
+    """Wait for no other workers: there are none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fleet:
     """One fleet as the gateway sees it."""
@@ -166,6 +170,8 @@ class Fleet:
     """What objects of members said when they were last read."""
     last_lists: LastLists = field(default_factory=lambda: LastLists(SystemClock(), 0, 0.0))
     """What callers were last shown of members."""
+    all_heard: Callable[[], Awaitable[None]] = nobody_else
+    """Waits until all workers know what one of them has noted, where there are several."""
 
     def all_clusters(self) -> tuple[str, ...]:
         """Return the clusters that a list is of, in the order of answers."""

@@ -16,9 +16,11 @@ asked for longest ago.
 import hashlib
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
+
+import msgspec
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.aio.tasks import Tasks
@@ -95,6 +97,7 @@ class LastLists:
         self._sizes: Counter[bytes] = Counter()
         self._refused_at: OrderedDict[Caller, float] = OrderedDict()
         self.used_bytes = 0
+        self.tell: Callable[[bytes], None] = lambda _: None
 
     def tasks(self, members: Callable[[], Collection[str]]) -> Tasks:
         """Return the background task: it forgets what is too old, and clusters that left."""
@@ -146,8 +149,21 @@ class LastLists:
     def note_refusal(self, caller: Caller) -> None:
         """Forget all that a caller was shown of a kind: the member has refused them a list of it.
 
-        Whatever list that was, and whoever it was for: a watch begins with one, too.
+        Whatever list that was, and whoever it was for: a watch begins with one, too. And by way of
+        whichever worker: all of them forget it.
         """
+        self._note_refusal(caller)
+        self.tell(msgspec.msgpack.encode(caller))
+
+    def hear(self, message: bytes) -> None:
+        """Take over that a member has refused a caller by way of another worker."""
+        self._note_refusal(msgspec.msgpack.decode(message, type=Caller))
+
+    def known(self) -> Iterator[bytes]:
+        """Return nothing: a worker that is new has nothing that it would have to forget."""
+        return iter(())
+
+    def _note_refusal(self, caller: Caller) -> None:
         self._forget(caller)
         self._refused_at[caller] = self._clock.monotonic()
         self._refused_at.move_to_end(caller)

@@ -100,6 +100,8 @@ _BETWEEN_DOCUMENTS: Final = re.compile(rb"^---[ \t]*$", re.MULTILINE)
 _INDEX: Final = "index.html"
 Simulate: TypeAlias = Callable[[User, Sequence[Object]], Awaitable[list[Any]]]
 """Says what would become of workloads if objects were applied by a user."""
+Claim: TypeAlias = Callable[[str], Awaitable[bool]]
+"""Says whether nobody has come with this code before, by way of whichever worker."""
 _LOGINS_PATH: Final = f"{PAGE}/logins"
 
 
@@ -144,7 +146,7 @@ def read_files() -> dict[str, _File]:
 class PageApp:
     """Answers what is asked below `/ui`, and has everything else answered as for kubectl."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what answers come from
         self,
         api: RequestHandler,
         sessions: Sessions,
@@ -153,9 +155,11 @@ class PageApp:
         sign_on: SignOn | None,
         on_close: Callable[[], None],
         simulate: Simulate,
+        claim: Claim,
     ) -> None:
         self._api = api
         self._simulate = simulate
+        self._claim = claim
         self._sessions = sessions
         self._codes = codes
         self._logins = logins
@@ -202,7 +206,8 @@ class PageApp:
             if code := find_code(request):
                 # Only one of two who come with the same code at once is told that it was there.
                 kept = self._codes.find(code)
-                if kept is None or not self._codes.close(code):
+                is_first = kept is not None and self._codes.close(code)
+                if kept is None or not is_first or not await self._claim(code):
                     raise statuses.unauthorized()
                 credential = self._codes.credential_of(kept, code)
             else:
@@ -228,7 +233,7 @@ class PageApp:
                 asked = msgspec.json.decode(raw, type=_Asked)
             except msgspec.DecodeError as error:
                 raise BadRequest('send {"readOnly": true} or {"readOnly": false}') from error
-            sessions.allow_writes(session, allowed=not asked.readOnly)
+            sessions.allow_writes(secret, session, allowed=not asked.readOnly)
             self._on_close()  # a shell that was opened before is looked at again
         elif request.method != "GET":
             raise statuses.method_not_allowed()
@@ -293,16 +298,18 @@ def _json(context: RequestContext, value: object) -> Response:
 class Page:
     """The page of one server: its sessions, and the steps that know of them."""
 
-    def __init__(self, clock: Clock, sign_on: SignOnSettings | None = None) -> None:
+    def __init__(
+        self, clock: Clock, sign_on: SignOnSettings | None = None, sealing_key: bytes = b""
+    ) -> None:
         self._clock = clock
-        self._sign_on = None if sign_on is None else SignOn(sign_on, clock)
-        self._sessions = Sessions(clock)
-        self._codes = Sessions(clock, seconds=CODE_SECONDS, idle_seconds=CODE_SECONDS)
-        self.rules = BrowserRules(self._sessions)
+        self._sign_on = None if sign_on is None else SignOn(sign_on, clock, sealing_key)
+        self.sessions = Sessions(clock)
+        self.codes = Sessions(clock, seconds=CODE_SECONDS, idle_seconds=CODE_SECONDS)
+        self.rules = BrowserRules(self.sessions)
 
     def logins(self, logins: Logins, check: Callable[[CertificateLogin], None]) -> BrowserLogins:
         """Return who finds out who asks, by session or as `logins` does."""
-        return BrowserLogins(logins, self._sessions, self._codes, check, self._clock)
+        return BrowserLogins(logins, self.sessions, self.codes, check, self._clock)
 
     def app(
         self,
@@ -310,7 +317,9 @@ class Page:
         logins: Logins,
         on_close: Callable[[], None],
         simulate: Simulate,
+        claim: Claim,
     ) -> PageApp:
         """Return what answers requests of browsers, those for the API by way of `api`."""
-        sessions, codes, sign_on = self._sessions, self._codes, self._sign_on
-        return PageApp(api, sessions, codes, logins, sign_on, on_close, simulate)
+        self.sessions.on_less = on_close
+        sessions, codes, sign_on = self.sessions, self.codes, self._sign_on
+        return PageApp(api, sessions, codes, logins, sign_on, on_close, simulate, claim)

@@ -9,13 +9,18 @@ between two requests opens nothing.
 
 Codes are the same thing with a shorter life, used once: `clusterspace ui` gets one with the
 credentials of a kubeconfig, and the browser that it opens logs in with it.
+
+Where several processes serve one address, all of them know all sessions (aio/siblings.py): a
+browser has several connections, each to any of them. What they tell each other opens nothing, too.
 """
 
 import hashlib
 import secrets
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
 from nacl.exceptions import CryptoError
 from nacl.secret import SecretBox
 
@@ -35,6 +40,10 @@ _MOST: Final = 2000
 _MOST_EACH: Final = 20
 """Sessions of one user; with one more, the one that was used longest ago ends."""
 _SECRET_BYTES: Final = 32
+_CLOSED_SECONDS: Final = 60.0
+"""For how long a session that was closed is known to be: longer than a worker takes to start."""
+_REPORT_SECONDS: Final = 60.0
+"""Between two times that other workers are told of a session in use: it ends after an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +64,8 @@ class Session:
     opened: float
     used: float
     writes_until: float = 0.0
+    reported: float = 0.0
+    """When other workers were last told that it is used."""
 
 
 class Sessions:
@@ -70,24 +81,70 @@ class Sessions:
         self._seconds = seconds
         self._idle_seconds = idle_seconds
         self._sessions: dict[bytes, Session] = {}
+        self._closed: dict[bytes, float] = {}
+        """When sessions were closed that another worker may yet tell us of: never opened again."""
+        self.tell: Callable[[bytes], None] = lambda _: None
+        self.on_less: Callable[[], None] = lambda: None
+        """Hears that a session has ended or may do less, by way of another worker: what it has open
+        here is to be looked at again."""
+
+    def hear(self, message: bytes) -> None:
+        """Take over what became of a session by way of another worker."""
+        name, session = msgspec.json.decode(message, type=tuple[bytes, Session | None])
+        if session is None:
+            self._close(name)
+            self.on_less()
+        elif name not in self._closed:
+            known = self._sessions.pop(name, None)
+            if known is not None and known.used > session.used:
+                session.used = known.used
+            self._sessions[name] = session
+            if known is not None and session.writes_until < known.writes_until:
+                self.on_less()
+
+    def known(self) -> Iterator[bytes]:
+        """Return all sessions, and the ends of those that ended last, as they are told."""
+        self._drop_ended()
+        for name, session in self._sessions.items():
+            yield msgspec.json.encode((name, session))
+        for name in self._closed:
+            yield msgspec.json.encode((name, None))
+
+    def _close(self, name: bytes) -> Session | None:
+        now = self._clock.monotonic()
+        self._closed = {
+            each: at for each, at in self._closed.items() if now - at < _CLOSED_SECONDS
+        } | {name: now}
+        return self._sessions.pop(name, None)
+
+    def _tell_of(self, name: bytes, session: Session | None) -> None:
+        if session is not None:
+            session.reported = session.used
+        self.tell(msgspec.json.encode((name, session)))  # serials have more digits than MessagePack
 
     def open(self, user: str, credential: Credential) -> str:
         """Keep a credential and return the secret that finds it."""
         self._drop_ended()
         own = [key for key, each in self._sessions.items() if each.user == user]
         if len(own) >= _MOST_EACH:
-            del self._sessions[own[0]]
+            self._close(own[0])
+            self._tell_of(own[0], None)
         elif len(self._sessions) >= _MOST:
             # Whoever has the most pays, so that nobody's many keep out somebody's first.
             counts: dict[str, int] = {}
             for each in self._sessions.values():
                 counts[each.user] = counts.get(each.user, 0) + 1
             most = max(counts, key=lambda name: counts[name])
-            del self._sessions[next(k for k, each in self._sessions.items() if each.user == most)]
+            name = next(key for key, each in self._sessions.items() if each.user == most)
+            self._close(name)
+            self._tell_of(name, None)
         secret = secrets.token_urlsafe(_SECRET_BYTES)
         now = self._clock.monotonic()
         sealed = bytes(SecretBox(_key(secret)).encrypt(credential.token.encode()))
-        self._sessions[_name(secret)] = Session(user, credential.certificate, sealed, now, now)
+        name = _name(secret)
+        session = Session(user, credential.certificate, sealed, now, now)
+        self._sessions[name] = session
+        self._tell_of(name, session)
         return secret
 
     def find(self, secret: str) -> Session | None:
@@ -98,6 +155,8 @@ class Sessions:
             return None
         session.used = now
         self._sessions[key] = session
+        if now - session.reported >= _REPORT_SECONDS:
+            self._tell_of(key, session)
         return session
 
     def credential_of(self, session: Session, secret: str) -> Credential:
@@ -110,7 +169,9 @@ class Sessions:
 
     def close(self, secret: str) -> bool:
         """End a session; return whether there was one. Of several at once one hears True."""
-        session = self._sessions.pop(_name(secret), None)
+        name = _name(secret)
+        session = self._close(name)
+        self._tell_of(name, None)
         return session is not None and not self._has_ended(session, self._clock.monotonic())
 
     def seconds_left(self, session: Session) -> float:
@@ -125,9 +186,10 @@ class Sessions:
         """Return for how long a session may change things yet."""
         return max(0.0, session.writes_until - self._clock.monotonic())
 
-    def allow_writes(self, session: Session, *, allowed: bool) -> None:
+    def allow_writes(self, secret: str, session: Session, *, allowed: bool) -> None:
         """Let a session change things for a while, or no longer."""
         session.writes_until = self._clock.monotonic() + WRITE_SECONDS if allowed else 0.0
+        self._tell_of(_name(secret), session)
 
     def _has_ended(self, session: Session, now: float) -> bool:
         return now >= min(session.opened + self._seconds, session.used + self._idle_seconds)

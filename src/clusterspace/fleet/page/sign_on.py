@@ -82,13 +82,14 @@ class _Failed(ClusterspaceError):
 class SignOn:
     """Sends browsers to an issuer and takes what they come back with."""
 
-    def __init__(self, settings: SignOnSettings, clock: Clock) -> None:
+    def __init__(self, settings: SignOnSettings, clock: Clock, sealing_key: bytes = b"") -> None:
+        """Several workers have one `sealing_key`: a browser may come back to another one."""
         self.name = urlsplit(settings.issuer).netloc
         """What people know the issuer by."""
         self._settings = settings
         self._clock = clock
         self._issuer = Issuer(settings.issuer, clock, settings.authority)
-        self._box = SecretBox(secrets.token_bytes(SecretBox.KEY_SIZE))
+        self._box = SecretBox(sealing_key or secrets.token_bytes(SecretBox.KEY_SIZE))
         self._discovered: tuple[float, dict[str, Any]] | None = None
 
     async def answer(self, context: RequestContext, take: Take) -> Response:

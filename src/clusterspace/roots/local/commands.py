@@ -47,6 +47,8 @@ class UpSettings:
     """Where members may be; on this machine they may be in any case, for here is where it runs."""
     is_ha: bool = False
     """Whether there are several of everything, and the objects are in etcd."""
+    workers: int = 1
+    """Processes of a fleet API server."""
     etcd_unsafe_version: bool = False
     """Whether any version of etcd will do."""
 
@@ -119,6 +121,8 @@ class ComponentCommands:
         home = self.home_of(name)
         given = (*self._place(name, home), _MASTERS, *self._federation, *self._member_cidrs)
         arguments = (FLEET, *self._identity(FLEET), *given)
+        if self.settings.workers > 1:
+            arguments += ("--workers", str(self.settings.workers), "--last-state", "0")
         if self.settings.is_ha:
             arguments += self._behind(FLEET)
         return self._component(name, arguments, ready_file=home / "kubeconfig")

@@ -128,11 +128,24 @@ def _document(path: str) -> Callable[[Connection], Awaitable[Object]]:
     return ask
 
 
+async def _own_metrics() -> bytes:
+    return metrics.render()
+
+
 class Documents:
     """Answers what names no resource."""
 
-    def __init__(self, clock: Clock, *, seconds_each: float, flagz: Flagz | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        seconds_each: float,
+        flagz: Flagz | None = None,
+        read_metrics: Callable[[], Awaitable[bytes]] = _own_metrics,
+    ) -> None:
+        """`read_metrics` returns those of all workers, where there are several."""
         self._flagz = flagz or Flagz({})
+        self._read_metrics = read_metrics
         self.is_ready = False
         """Whether /readyz says yes."""
         self._discoveries: WeakKeyDictionary[Connection, Discovery] = WeakKeyDictionary()
@@ -160,7 +173,8 @@ class Documents:
         if not decision.allowed:
             raise refusal(http.user, info, decision.reason)
         if info.path == "/metrics":
-            return Response(200, headers_for(http, metrics.CONTENT_TYPE), metrics.render())
+            headers = headers_for(http, metrics.CONTENT_TYPE)
+            return Response(200, headers, await self._read_metrics())
         if settings := self._flagz.answer(http):
             return settings
         return await self._of_fleet(context, info.path.strip("/").split("/"))

@@ -190,6 +190,7 @@ async def _answer(context: FleetContext, naming: Naming, link: Link) -> Response
     written = context.written_object(naming.cluster, namespace, name)
     before = await _look_before(context, link) if must_look(info, naming.cluster) else b""
     with context.fleet.writes.writing(written) if info.is_write else nullcontext():
+        await context.fleet.all_heard()
         reply = await ask_one(
             link, lambda link: context.request_to(link, query, body=body, seconds=seconds)
         )
