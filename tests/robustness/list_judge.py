@@ -54,6 +54,8 @@ class MemberLog:
 
     changes: list[Change] = field(default_factory=list[Change])
     promises: list[Promise] = field(default_factory=list[Promise])
+    has_forgotten: bool = False
+    """Whether it was listed anew where a watch was to go on: of its events only the sum counts."""
 
     def watched(self, side: str) -> ClusterLog:
         """Return what happened, as it is told to who selects one side."""
@@ -66,7 +68,8 @@ class MemberLog:
             )
             for each in self.changes
         ]
-        return ClusterLog(logged, lambda labels: side in ("", labels["side"]))
+        forgotten = 2**62 if self.has_forgotten else 0
+        return ClusterLog(logged, lambda labels: side in ("", labels["side"]), forgotten=forgotten)
 
 
 class _History:
@@ -165,6 +168,12 @@ class Shown:
     count: int
     order: Sequence[str] = ()
     """The values of what was asked for in their order, as they came."""
+    wanted: str = ""
+    """The version that was asked for, if one was."""
+    is_exact: bool = False
+    """Whether that, and no newer one, was asked for."""
+    is_for_people: bool = False
+    """Whether members that are away are shown as they were, and said to be so, on any page."""
 
 
 @dataclass(frozen=True)
@@ -188,8 +197,14 @@ class Judge:
     """Finds every promise that was broken towards a reader."""
 
     def __init__(
-        self, logs: Mapping[str, MemberLog], heard: Sequence[Heard], any_state_seconds: float
+        self,
+        logs: Mapping[str, MemberLog],
+        heard: Sequence[Heard],
+        any_state_seconds: float,
+        longest_stall: float = 0.0,
     ) -> None:
+        self._most_seconds = MOST_SECONDS + longest_stall
+        """How long an answer may have been on its way, on a machine that was busy elsewhere."""
         self._clusters = list(logs)
         self._histories = {name: _History(log) for name, log in logs.items()}
         self._watched = {
@@ -239,6 +254,11 @@ class Judge:
     ) -> list[str]:
         found: list[str] = []
         at = versions.decode(shown.vector, self._clusters)
+        wanted = versions.decode(shown.wanted, self._clusters) if shown.wanted else {}
+        for cluster in at.keys() & wanted.keys():
+            given, asked = int(at[cluster]), int(wanted[cluster])
+            if given < asked or (shown.is_exact and given > asked):
+                found.append(f"{cluster} is shown at {given}, and {asked} was asked for")
         ordered = [each for each in shown.order if each]
         if ordered != sorted(ordered):
             found.append(f"{shown.who}: {ordered} are not in their order")
@@ -258,13 +278,19 @@ class Judge:
             version = int(at[cluster])
             found += self._problems_of_part(shown, cluster, version, whole[cluster])
             key = (shown.who, shown.words, shown.pages[0].life, cluster)
+            if shown.is_exact or not shown.is_of_now:
+                # Who takes any state, or asks for a past one, has no claim that the next one is
+                # newer: whoever has names the version, which is held against `wanted`.
+                continue
             if not any(cluster in page.ages for page in shown.pages):
                 seen[key].append((shown.pages[-1].ended, version))
                 continue
             # In the order in which answers ended: what was seen before this was asked for.
             before = [each for ended, each in seen[key] if ended < shown.pages[0].started]
             if cluster in shown.pages[0].ages and before and version < max(before):
-                found.append(f"{cluster} is shown at {version}, before {max(before)} was seen")
+                found.append(
+                    f"{cluster} is shown at {version}, before {max(before)} was seen: {shown.words}"
+                )
         return found
 
     def _problems_of_part(
@@ -275,19 +301,30 @@ class Judge:
         for name, (own, value) in items.items():
             if history.values.get((name, own)) != value:
                 yield f"{cluster}/{name}@{own} is shown as {value}, not as it was"
-        if shown.is_of_now and cluster not in first.ages:
-            promised = history.promised(first.started)
-            if version < promised:
-                yield f"{cluster}: {version} is older than {promised}, promised"
+        promised = history.promised(first.started) if shown.is_of_now else 0
+        if any(cluster in page.ages for page in shown.pages):
+            promised = 0
+        # On pages for people a member that is away is said to be so where it is shown; and when
+        # its turn comes it may be well again, and newer than the list's version says.
+        is_shown_later = shown.is_for_people and not (
+            shown.is_of_one_moment or cluster in first.items
+        )
+        if version < promised and not is_shown_later:
+            yield f"{cluster}: {version} is older than {promised}, promised"
         if shown.is_of_one_moment:
             expected = history.at(version, shown.side)
             if items != expected:
                 yield f"{cluster} at {version}: {items} instead of {expected}"
-        elif not any(state == items for _, state in history.since(version, shown.side)):
-            yield f"{cluster} since {version}: {items} instead of any state that there was"
+        elif any(cluster in page.warning and cluster not in page.ages for page in shown.pages[1:]):
+            pass  # people are told that the rest of it is missing
+        elif not any(
+            state == items for _, state in history.since(max(version, promised), shown.side)
+        ):
+            since = max(version, promised)
+            yield f"{cluster} since {since}: {items} instead of any state that there was"
         for number, page in enumerate(shown.pages):
             part = page.items.get(cluster, {})
-            is_begun = bool(part) or not number
+            is_begun = bool(part) or not (number or is_shown_later)
             if cluster in page.ages:
                 yield from self._problems_of_last_state(shown, cluster, version, page)
             elif cluster in page.forbidden and is_begun:
@@ -336,7 +373,7 @@ class Judge:
         # In whole seconds since it was asked for, a while before the member's answer came by.
         if given and not any(page.started - each.at - 1.0 <= age for each in given):
             yield f"{shown.who} is shown {cluster} as it was {age} s ago, and it is older"
-        if given and not any(age <= page.ended - each.at + MOST_SECONDS for each in given):
+        if given and not any(age <= page.ended - each.at + self._most_seconds for each in given):
             yield f"{shown.who} is shown {cluster} as it was {age} s ago, and it was not then"
 
     def _lists(self, shown: Shown, cluster: str, since: float, until: float) -> Iterator[Heard]:

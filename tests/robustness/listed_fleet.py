@@ -15,6 +15,7 @@ import msgspec
 from aiohttp import web
 from tests.component.gateway.fleet_site import (
     RBAC,
+    TABLE,
     TOKENS,
     forget_secrets,
     reaching,
@@ -54,7 +55,7 @@ from clusterspace.roots.fleet import RunningFleet, running_fleet
 from clusterspace.roots.settings import FleetSettings
 from clusterspace.testing import stage
 from clusterspace.testing.builders import NAMESPACES, config_map, namespace
-from clusterspace.testing.faults import Delay, FaultProxy, fault_proxy, is_list, status_reply
+from clusterspace.testing.faults import Delay, Drop, FaultProxy, fault_proxy, is_list, status_reply
 from clusterspace.testing.faults import is_watch as asks_to_watch
 from clusterspace.testing.hubs import MASTERS_TRAVEL, part_of_hub
 from clusterspace.testing.stage import Side
@@ -63,6 +64,25 @@ from clusterspace.testing.watch_histories import Event, Segment, read_event
 PATH = "/api/v1/namespaces/shop/configmaps"
 VIEWER = "viewer"
 INITIAL = (("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan"))
+
+
+TROUBLES = {
+    "cut": 3,
+    "refuse": 3,
+    "slow": 3,
+    "evict": 4,
+    "flip": 8,
+    "kill": 2,
+    "forget": 2,
+    "restart": 1,
+    "crash": 1,
+}
+"""What goes wrong, and how often of all times."""
+
+
+def goes_on(request: web.Request) -> bool:
+    """Whether somebody wants to know what came after something that may be forgotten."""
+    return asks_to_watch(request) or "continue" in request.query
 
 
 ANY_STATE_SECONDS = 1.0
@@ -77,6 +97,7 @@ class Member:
     side: Side
     proxy: FaultProxy
     log: MemberLog = field(default_factory=MemberLog)
+    has_forgotten: bool = False
     flips: int = 0
     """Grows before a right is given and after it was taken: odd while jane may or might read."""
     present: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -155,11 +176,21 @@ class _ObjectMetadata(_ListMetadata):
 
 class _Listed(msgspec.Struct):
     metadata: _ListMetadata
-    items: list["_Object"]
+    items: list["_Object"] = []
+    rows: list["_Row"] = []
+
+    @property
+    def named(self) -> list[_ObjectMetadata]:
+        """Whatever the list names, as objects or as rows of a Table."""
+        return [each.metadata for each in (*self.items, *(row.object for row in self.rows))]
 
 
 class _Object(msgspec.Struct):
     metadata: _ObjectMetadata
+
+
+class _Row(msgspec.Struct):
+    object: _Object
 
 
 @dataclass(frozen=True)
@@ -201,6 +232,8 @@ class ListedFleet:
     heard: list[Heard] = field(default_factory=list[Heard])
     refused: list[str] = field(default_factory=list[str])
     """Lists and watches that were refused to who may have them."""
+    longest_stall: float = 0.0
+    """How long nothing at all happened here: the machine had others to serve."""
     _life: int = 0
     """How often the gateway was started."""
     _vectors: dict[tuple[str, str], deque[str]] = field(
@@ -251,8 +284,7 @@ class ListedFleet:
             if body and status == 200:
                 listed = msgspec.json.decode(body, type=_Listed)
                 version = int(listed.metadata.resourceVersion)
-                named = (each.metadata for each in listed.items)
-                objects = frozenset((each.name, each.resourceVersion) for each in named)
+                objects = frozenset((each.name, each.resourceVersion) for each in listed.named)
             self.heard.append(
                 Heard(
                     time.monotonic(),
@@ -288,8 +320,17 @@ class ListedFleet:
             words["sortBy"] = ".data.n"
         limit = random.choice((0, 0, 0, 5, 17))
         query = {**words, **({"limit": str(limit)} if limit else {})}
+        before = self._vectors.setdefault((who, side), deque(maxlen=8))
+        wanted = match = ""
         if is_any:
             query["resourceVersion"] = "0"
+        elif before and not limit and random.random() < 0.2:
+            wanted, match = random.choice(before), random.choice(("Exact", "NotOlderThan"))
+            query |= {"resourceVersion": wanted, "resourceVersionMatch": match}
+        headers: tuple[tuple[str, str], ...] = ()
+        if random.random() < 0.15:
+            headers = (("Accept", TABLE),)
+            query["includeObject"] = words["includeObject"] = "Object"
         items: list[Any] = []
         pages: list[Page] = []
         vector = token = ""
@@ -298,15 +339,16 @@ class ListedFleet:
             pairs = tuple({**query, **({"continue": token} if token else {})}.items())
             if token:
                 pairs = tuple(pair for pair in pairs if pair[0] != "resourceVersion")
-            answer = await self._ask(who, ApiRequest("GET", PATH, pairs, seconds=20.0))
+            answer = await self._ask(who, ApiRequest("GET", PATH, pairs, headers, seconds=20.0))
             if answer is None:
                 return
             body: Any = msgspec.json.decode(answer.body)
-            items += body["items"]
+            page = [row["object"] for row in body["rows"]] if headers else body["items"]
+            items += page
             vector = vector or str(body["metadata"]["resourceVersion"])
             warning = answer.headers.get("warning", "")
             found: dict[str, dict[str, tuple[str, str]]] = {}
-            for each in body["items"]:
+            for each in page:
                 name = routes.split(each["metadata"]["name"])
                 held = (each["metadata"]["resourceVersion"], each["data"].get("n", ""))
                 found.setdefault(str(name.cluster), {})[name.name] = held
@@ -325,18 +367,23 @@ class ListedFleet:
             token = body["metadata"].get("continue", "")
             if not token:
                 break
+        if not (is_any or is_sorted or limit or headers or "fieldSelector" in words):
+            before.append(vector)
         self.shown.append(
             Shown(
                 who,
                 side,
                 tuple(words.items()),
                 words.get("labelSelector", ""),
-                not is_any,
+                not is_any and not wanted,
                 is_sorted or is_any or not limit,
                 vector,
                 pages,
                 len(items),
                 [each["data"].get("n", "") for each in items] if is_sorted else (),
+                wanted,
+                is_exact=match == "Exact",
+                is_for_people=bool(headers),
             )
         )
 
@@ -435,12 +482,18 @@ class ListedFleet:
         if who == ROOT and status in (401, 403, 404):
             self.refused.append(f"{who} was refused what they may have, with {status}")
 
+    async def note_stalls(self) -> None:
+        """Look how late the loop is, until cancelled."""
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.1)
+            self.longest_stall = max(self.longest_stall, time.monotonic() - before - 0.1)
+
     # -- what goes wrong ----------------------------------------------------------------------
 
     async def break_something(self, random: Random) -> None:
         member = random.choice(list(self.members.values()))
-        troubles = ("cut", "refuse", "slow", "evict", "flip", "restart")
-        (trouble,) = random.choices(troubles, (3, 3, 3, 4, 8, 1))
+        (trouble,) = random.choices(list(TROUBLES), list(TROUBLES.values()))
         self.troubles[trouble] = self.troubles.get(trouble, 0) + 1
         if trouble == "cut":
             member.proxy.cut()
@@ -450,8 +503,30 @@ class ListedFleet:
             member.proxy.inject(Delay(0.05), when=is_list, times=5)
         elif trouble == "evict" and self.running is not None:
             self.running.fleet.cache.sweep(random.sample(sorted(self.members), 1))
+        elif trouble == "kill":
+            member.proxy.inject(Drop(), times=None)
+            member.proxy.cut()
+            await asyncio.sleep(random.random())
+            member.proxy.heal()
+        elif trouble == "forget":
+            # A third of the members forget; of the others every single event is compared.
+            member = random.choice(list(self.members.values())[::3])
+            member.has_forgotten = True
+            member.proxy.inject(status_reply(410, "Expired"), when=goes_on, times=3)
+            member.proxy.cut()
         elif trouble == "restart":
             await self.stop_gateway()
+            await self.start_gateway()
+        elif trouble == "crash":
+            # What is known is on disk as it was a while ago: the rest was not written in time.
+            kept = self.directory / "fleet" / "cache"
+            former = {path.name: path.read_bytes() for path in kept.glob("*.cache")}
+            await self.stop_gateway()
+            for path in kept.glob("*.cache"):
+                if path.name in former:
+                    path.write_bytes(former[path.name])
+                else:
+                    path.unlink()
             await self.start_gateway()
         elif trouble == "flip":
             await member.flip()
@@ -459,7 +534,9 @@ class ListedFleet:
     def problems(self) -> list[str]:
         """Return every promise that was broken towards a reader."""
         logs = {name: member.log for name, member in self.members.items()}
-        judge = Judge(logs, self.heard, ANY_STATE_SECONDS)
+        for member in self.members.values():
+            member.log.has_forgotten = member.has_forgotten
+        judge = Judge(logs, self.heard, ANY_STATE_SECONDS, self.longest_stall)
         return self.refused + judge.problems(self.shown, self.told)
 
 
