@@ -11,8 +11,9 @@ from tests.component.execution_site import work_of as work_for
 
 from clusterspace.apis.exclusive import EXCLUSIVE, STOPPED
 from clusterspace.client.requests import ResourcePath
-from clusterspace.client.resources import ClusterClient
-from clusterspace.errors import NotLeading
+from clusterspace.client.resources import ClusterClient, WriteOptions
+from clusterspace.errors import ClusterTimeout, NotLeading
+from clusterspace.fleet.execution import controller
 from clusterspace.fleet.execution.exclusive import (
     ExclusiveCopies,
     HubLease,
@@ -31,7 +32,7 @@ from clusterspace.kube.objects import (
 from clusterspace.testing.builders import DEPLOYMENTS, deployment
 from clusterspace.testing.clocks import ManualClock
 from clusterspace.testing.settled import settled
-from clusterspace.testing.steps import edit, stop, until_equal
+from clusterspace.testing.steps import edit, stop, until, until_equal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -214,6 +215,46 @@ async def test_a_write_that_starts_a_copy_is_held_back_at_the_wire_when_the_leas
         with pytest.raises(NotLeading):
             await guard.admit()
     guard.check()  # what is not exclusive goes on
+
+
+PLAIN = WriteOptions()
+
+
+class Unanswered(ClusterClient):
+    """A member at which what is to be created hangs, and the one who asked for it gives up."""
+
+    def __init__(self, member: ClusterClient) -> None:
+        super().__init__(member.connection)
+        self.asked: list[Object] = []
+
+    async def create(
+        self, place: ResourcePath, kube_object: Object, options: WriteOptions = PLAIN
+    ) -> Object:
+        if place.resource != DEPLOYMENTS:
+            return await super().create(place, kube_object, options)
+        self.asked.append(kube_object)
+        raise ClusterTimeout(self.cluster, "gave no answer within 30s")
+
+
+@pytest.mark.parametrize("mark", ["leased", "acknowledged"])
+async def test_a_work_is_not_let_go_while_a_copy_of_it_may_yet_be_made(
+    site: Site, mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller, "DOUBT_SECONDS", 3.0)
+    member, name = Unanswered(site.member), new_name()
+    agent = Agent(site)
+    agent.hears()
+    async with executing(site, member=member, exclusive=agent.copies):
+        work = await site.order(exclusive_work(name, mark))
+        (asked, *_) = await until(lambda: list(member.asked))
+        await site.delete_work(name_of(work))
+        await settled()
+        assert await site.find_work(name_of(work)) is not None
+        # Carried out only now, after whoever is to withdraw it would have looked.
+        if await replicas(site, name) is None:
+            await site.member.create(place(name).collection, asked)
+        await site.gone(name_of(work))
+        assert await replicas(site, name) is None
 
 
 async def test_only_ours_are_stopped(site: Site) -> None:

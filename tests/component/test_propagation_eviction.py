@@ -289,6 +289,31 @@ async def test_nobody_is_evicted_while_the_agents_of_most_are_not_heard(fleet: F
         assert await leaves(fleet, web) == ["member1"]
 
 
+async def test_nobody_is_evicted_while_push_clusters_fail_that_still_count_as_ready(
+    fleet: Fleet,
+) -> None:
+    # Noticed at different moments, though they fell silent together: one is tainted already.
+    failing = {"member2", "member3"}
+
+    def eviction(caches: HubCaches, events: EventRecorder) -> Eviction:
+        clock = SystemClock()
+        return Eviction(
+            fleet.hub_client, caches, events, clock, AT_ONCE, lambda name: name in failing
+        )
+
+    async with running_scheduler(fleet.hub_client, beside=eviction):
+        web = await fleet.bind("web", {})
+        await fleet.until_told(web, "Success")
+        await say(fleet, "member1", "Ready", "False")
+        await taint(fleet, "member1", FAILED)
+        await settled()
+        assert await leaves(fleet, web) == []
+
+        failing.clear()
+        await say(fleet, "member3", "Ready", "True")
+        await until_equal(lambda: leaves(fleet, web), ["member1"])
+
+
 def lease(name: str) -> Object:
     metadata = {"name": name, "namespace": "karmada-cluster"}
     return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}

@@ -304,7 +304,7 @@ class Controllers:
         events = EventRecorder(client, component="test", clock=clock)
         self.reconcilers: tuple[Reconciler, ...] = (
             Scheduler(client, caches, events, clock),
-            Eviction(client, caches, events, clock, EVICTIONS),
+            Eviction(client, caches, events, clock, EVICTIONS, self._is_failing),
             BindingWorks(client, caches, events, clock, margin_seconds=MARGIN_SECONDS),
         )
 
@@ -337,6 +337,12 @@ class Controllers:
             self._read[number] = end
             informer._take(Batch(tuple(changes), is_whole=True))
             informer._follower.last_heard = self._clock.monotonic()
+
+    def _is_failing(self, name: str) -> bool:
+        """Whether a Push member did not answer this second's look at its health."""
+        member = self._members[name]
+        is_reached = member.line.is_open and member.line.answers
+        return isinstance(member, PushMember) and not is_reached
 
     async def push(self, name: str) -> None:
         """Look at the watchdog of a Push member, and carry out its Works."""

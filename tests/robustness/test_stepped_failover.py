@@ -39,6 +39,12 @@ async def test_a_new_leader_does_not_give_away_room_that_the_last_one_gave_away(
     assert await play((100545,)) == []
 
 
+async def test_push_clusters_that_fail_together_with_others_count_before_they_are_noticed(
+    logged_errors: list[str],
+) -> None:
+    assert await play((9300058,)) == []
+
+
 @pytest.mark.slow
 async def test_two_thousand_runs_in_which_nothing_runs_twice_or_is_lost(
     logged_errors: list[str],

@@ -87,11 +87,12 @@ def propagation_controllers(
     clock: Clock,
     random: Random,
     evictions: EvictionSettings | None = None,
+    is_failing: Callable[[str], bool] = lambda _: False,
 ) -> tuple[Reconciler, ...]:
     """Return the controllers that carry templates to bindings to Works, and statuses back.
 
     Taints evict nobody unless the operator turned that on; policies may ask to leave where their
-    applications fail.
+    applications fail. `is_failing` tells of Push clusters that did not answer just now.
     """
     evictions = evictions or EvictionSettings()
     return (
@@ -105,7 +106,7 @@ def propagation_controllers(
         Scheduler(hub, caches, events, clock),
         RebalancerController(hub, caches, events, clock),
         ClusterTaintPolicies(hub, caches, events, clock, may_evict=evictions.is_on),
-        Eviction(hub, caches, events, clock, evictions),
+        Eviction(hub, caches, events, clock, evictions, is_failing),
         BindingWorks(hub, caches, events, clock, margin_seconds=evictions.margin_seconds),
         ScaleTargets(hub, caches),
         NamespaceWorks(hub, caches, events),
@@ -155,9 +156,10 @@ async def lead(
         authority = Pem(file=named) if named else settings.hub.trust.authority
         address = Address(settings.consumers_server, read_pem(authority))
     statuses = StatusSettings(settings.status_seconds, settings.thresholds)
+    push_status = PushStatus(hub, caches, events, members, statuses)
     reconcilers: tuple[Reconciler, ...] = (
         ClusterController(hub, caches, events, members, clock),
-        PushStatus(hub, caches, events, members, statuses),
+        push_status,
         Impersonation(hub, caches, events, members, impersonators, settings.status_seconds),
         LeaseMonitor(hub, caches, events, clock, settings.monitor),
         RemedyController(hub, caches, events),
@@ -167,7 +169,9 @@ async def lead(
     if settings.federation:
         reconcilers = (
             *reconcilers,
-            *propagation_controllers(hub, caches, events, clock, random, settings.evictions),
+            *propagation_controllers(
+                hub, caches, events, clock, random, settings.evictions, push_status.is_failing
+            ),
             FederatedHpaController(
                 hub, caches, events, members.reach, clock, settings.autoscaling_seconds
             ),

@@ -52,7 +52,14 @@ from clusterspace.controllers.controller import (
 )
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import Cache, HubCaches, Update
-from clusterspace.errors import ApiError, ClusterError, Malformed, NotServed
+from clusterspace.errors import (
+    ApiError,
+    ClusterError,
+    ClusterUnreachable,
+    Malformed,
+    NotLeading,
+    NotServed,
+)
 from clusterspace.fleet.execution.apply import Applier
 from clusterspace.fleet.execution.contents import KeptNamespaces
 from clusterspace.fleet.execution.exclusive import ExclusiveCopies, leased_writes
@@ -93,6 +100,10 @@ LOOK_ONCE_MORE_SECONDS: Final = 1.0
 
 LEASE_LOOK_SECONDS: Final = 2.0
 """When to look again whether an exclusive copy may be started."""
+
+DOUBT_SECONDS: Final = 60.0
+"""For how long a write without an answer may yet be carried out: an API server gives up on a
+request after a minute, and the operating system on one that it could not deliver before that."""
 
 _READY: Final = "Ready"
 
@@ -245,8 +256,11 @@ class MemberExecution(WorkQueue):
         super().__init__(cluster_name, hub, events, clusters=clusters, limits=limits)
         clock, enqueue = self._clock, self.look_again
         self._exclusive = exclusive
+        self._in_doubt: dict[Request, float] = {}
+        """When an exclusive Work was last carried out without our knowing what came of it."""
         self._hub = hub
         self._works = works
+        self._member_name = member.cluster
         self._notes = WithdrawnObjects(member, cluster_name, clock)
         self._late_writes = LateWrites(hub, member, cluster_name, self._notes, events, enqueue)
         self._informers = MemberInformers(
@@ -296,6 +310,7 @@ class MemberExecution(WorkQueue):
         if work is None:
             self._failed.discard(request)
             self._paused.discard(request)
+            self._in_doubt.pop(request, None)
             self._reporter.forget(request.name)
             self._applier.forget(request.name)
             self._informers.wait_for(request.name, ())
@@ -304,6 +319,10 @@ class MemberExecution(WorkQueue):
         exclusive = self._exclusive if exclusiveness_of_work(work) == LEASED else None
         try:
             if is_being_deleted(work):
+                # A copy that is made after we looked, by a request of ours that was given up, would
+                # run beside the one that starts elsewhere as soon as this Work is gone.
+                if (left := self._doubt_left(request)) > 0:
+                    return RequeueAfter(left)
                 self._exports.forget(request.name)
                 self._note_pruned(request, is_pruned=await self._pruner.finalize(work))
                 outcome = Done()
@@ -317,13 +336,32 @@ class MemberExecution(WorkQueue):
                 # deletes it one look at the member.
                 path = resource_path_of(WORKS, work)
                 work = await ensure_finalizer(self._hub, path, work, WORK_FINALIZER)
-                with leased_writes() if exclusive is not None else nullcontext():
-                    outcome = await self._dispatch(request, work)
+                try:
+                    with leased_writes() if exclusive is not None else nullcontext():
+                        outcome = await self._dispatch(request, work)
+                except (ApiError, ClusterError) as error:
+                    if exclusiveness_of_work(work) and self._may_be_carried_out(error):
+                        self._in_doubt[request] = self._clock.monotonic()
+                    raise
         except (ApiError, ClusterError):
             self._failed.add(request)
             raise
         self._failed.discard(request)
         return outcome
+
+    def _doubt_left(self, request: Request) -> float:
+        """Return for how much longer something that we gave up may be carried out."""
+        since = self._in_doubt.get(request)
+        return 0.0 if since is None else since + DOUBT_SECONDS - self._clock.monotonic()
+
+    def _may_be_carried_out(self, error: ApiError | ClusterError) -> bool:
+        """Whether what failed may have an effect on the member, now or later."""
+        if isinstance(error, ApiError):
+            return error.code >= 500
+        is_unsent = isinstance(error, NotLeading) or (
+            isinstance(error, ClusterUnreachable) and not error.was_sent
+        )
+        return error.cluster == self._member_name and not is_unsent
 
     async def _dispatch(self, request: Request, work: Object) -> Result:
         """Apply the manifests of a Work, prune what it dropped, write its status; in this order."""

@@ -252,6 +252,11 @@ class StatusWriter:
         record_transition(self._events, cluster, after)
         return after
 
+    def is_failing(self, cluster_name: str) -> bool:
+        """Whether the last look found a cluster unwell that still counts as ready."""
+        history = self._histories.get(cluster_name, History())
+        return bool(history.is_ready) and history.otherwise_since is not None
+
     def forget(self, cluster_name: str) -> None:
         """Forget a cluster that left."""
         self._histories.pop(cluster_name, None)
@@ -356,6 +361,10 @@ class PushStatus(Reconciler):
         fleet_metrics.cluster_seen(request.name, figures_of(after), seconds)
         # The next look begins a period after this one began, however long this one took.
         return RequeueAfter(max(self._frequency_seconds - seconds, 0.0))
+
+    def is_failing(self, cluster_name: str) -> bool:
+        """Whether a cluster did not look ready a moment ago, however ready its condition says."""
+        return self._writer.is_failing(cluster_name)
 
     async def _look(self, cluster: Object) -> Report | None:
         """Look at a member; None while the join that made its Cluster is still under way."""

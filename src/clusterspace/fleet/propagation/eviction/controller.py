@@ -11,7 +11,7 @@ next step is taken by whoever owns the next field, so that a crash anywhere leav
 says how far it is.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -104,7 +104,10 @@ class Eviction(Reconciler):
         events: EventRecorder,
         clock: Clock,
         settings: EvictionSettings,
+        is_failing: Callable[[str], bool] = lambda _: False,
     ) -> None:
+        self._is_failing = is_failing
+        """Whether a Push cluster did not answer just now, before its condition says so."""
         self._hub = hub
         self._events = events
         self._clock = clock
@@ -319,11 +322,14 @@ class Eviction(Reconciler):
         return ""
 
     def _seen_states(self) -> Iterable[ClusterState]:
-        """Return the clusters as they look; one whose agent is not heard is not ready, either."""
+        """Return the clusters as they look; one that is not heard is not ready, either."""
+        # Those that fall silent together are not noticed together: agents after their grace, Push
+        # clusters after as many looks as their threshold takes. Whoever is noticed first must not
+        # be evicted before the others have had their time.
         for name, state in self._states.items():
             has_lease = state.is_pull and self._heartbeats.find(name) is not None
             silence = self._heartbeats.silent_seconds(name) if has_lease else 0.0
-            is_heard = silence < self._settings.quiet_seconds
+            is_heard = silence < self._settings.quiet_seconds and not self._is_failing(name)
             yield replace(state, is_ready=state.is_ready and is_heard)
 
     def _suspend(self, why: str) -> None:
