@@ -25,7 +25,12 @@ from clusterspace.roots.page import login_address
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), needs_chromium]
 
 WEB = "#/object/apps:v1/Deployment/shop/web"
-SCREENS = {"fleet": "#/fleet", "object": WEB, "search": "#/search?kind=pods&namespace=shop"}
+SCREENS = {
+    "fleet": ("#/fleet", "1 well, 1 unwell, 1 silent"),
+    "object": (WEB, "As of"),
+    "search": ("#/search?kind=pods&namespace=shop", "2 objects"),
+}
+"""Where they are, and what is read there when all of it is there."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -55,6 +60,7 @@ async def root(site: Site, browser: Browser) -> AsyncGenerator[Visitor]:
 
 async def test_what_is_broken_comes_first_with_its_reason(root: Visitor):
     await root.until_reads("already exists in the cluster east", ".problems")
+    await root.until_reads("1 well, 1 unwell, 1 silent")
     broken = await root.text(".problems")
 
     assert "its API server refuses" in broken
@@ -229,9 +235,9 @@ async def test_nothing_stands_in_the_way_of_a_screen_reader(
         await root.page.wait_for_selector("#token")
         found = {"login": (await Axe().run(root.page)).generate_report()}
         await root.log_in(ROOT)
-        for name, address in SCREENS.items():
+        for name, (address, text) in SCREENS.items():
             await root.open(address)
-            await root.until_reads("east")
+            await root.until_reads(text)
             await root.picture(f"{name}-{scheme}")
             found[name] = (await Axe().run(root.page)).generate_report()
 
@@ -244,9 +250,9 @@ async def test_no_screen_is_wider_than_its_window(site: Site, browser: Browser, 
     size = {"width": width, "height": width * 9 // 16 if width > 1000 else 720}
     async with visitor(browser, site, viewport=size) as root:
         await root.log_in(ROOT)
-        for name, address in SCREENS.items():
+        for name, (address, text) in SCREENS.items():
             await root.open(address)
-            await root.until_reads("east")
+            await root.until_reads(text)
             await root.picture(f"{name}-{width}")
             inner = await root.page.evaluate("document.documentElement.scrollWidth")
             assert inner <= width, name
@@ -279,6 +285,15 @@ async def test_a_thousand_clusters_have_few_rows_in_the_document(site: Site, bro
         await root.until_reads("member-0999")
         assert await drawn.count() < 80
         await root.picture("thousand")
+
+
+async def test_two_windows_side_by_side_both_show_the_fleet(root: Visitor):
+    """Browsers have six connections for one server, all windows together."""
+    other = await root.context.new_page()
+    await other.goto(f"{root.site.url}/ui/")
+
+    await other.get_by_text("1 well, 1 unwell, 1 silent").wait_for(timeout=30_000)
+    await other.get_by_text("already exists in the cluster east").wait_for(timeout=30_000)
 
 
 async def test_the_first_screen_takes_at_most_60_kb_to_show(site: Site, browser: Browser):

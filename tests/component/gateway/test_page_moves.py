@@ -107,6 +107,10 @@ async def test_nothing_stands_in_the_way_of_a_screen_reader_that_follows_moves(
         await root.log_in(ROOT, "#/moves")
         await root.until_reads("canary")
         await root.until_reads("leaver")
+        await set_status(site, MIGRATION, migration_status(3, ""))
+        await root.page.wait_for_function(
+            "() => !document.querySelector('main').innerText.includes('onerror')"
+        )
         await root.picture(f"moves-{scheme}")
 
         assert "Found 0" in (await Axe().run(root.page)).generate_report()

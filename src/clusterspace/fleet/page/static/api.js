@@ -15,6 +15,7 @@ const WATCH_SECONDS = 290;
 const SILENT_WAIT = 100_000;
 /** A server that has not begun to answer after this is said to be gone, and waited for. */
 const ANSWER_WAIT = 15_000;
+const LISTS_WAIT = 5_000;
 /** When clusters were missing from a list, it is made anew after this, to see whether they are back. */
 const PARTIAL_SECONDS = 30;
 /** Says that a person looks: they are shown the clusters that answer, where programs have to wait. */
@@ -159,6 +160,7 @@ export async function follow(path, { query = {}, told, signal }) {
         hear();
       }
       const options = { ...query, watch: "1", allowWatchBookmarks: "true", resourceVersion: version, timeoutSeconds: isPartial ? PARTIAL_SECONDS : WATCH_SECONDS };
+      await listed(attempt.signal);
       const begun = Date.now();
       const response = await ask(withQuery(path, options), { signal: attempt.signal });
       hear();
@@ -204,7 +206,24 @@ export async function follow(path, { query = {}, told, signal }) {
   }
 }
 
+// Watches wait for lists: browsers have six connections for one server, all windows together, and a list that is
+// behind watches which never end would never be shown. Nothing is lost by it: a watch goes on from its list.
+let listing = 0;
+const waiting = [];
+
 async function listAll(path, query, signal) {
+  listing += 1;
+  try {
+    return await listPages(path, query, signal);
+  } finally {
+    listing -= 1;
+    if (!listing) for (const each of waiting.splice(0)) each();
+  }
+}
+
+const listed = (signal) => (listing ? Promise.race([new Promise((resolve) => waiting.push(resolve)), pause(LISTS_WAIT, signal)]) : Promise.resolve());
+
+async function listPages(path, query, signal) {
   const items = [];
   const warnings = [];
   let token = "";

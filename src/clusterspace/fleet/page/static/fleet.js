@@ -172,7 +172,7 @@ export function fleetScreen(signal) {
     notices[0].node,
     h("section", { class: "panel", "aria-labelledby": "broken" }, h("div", { class: "head" }, h("h2", { id: "broken" }, S.broken.title, " ", problemCount)), problems),
     h("section", { class: "panel", "aria-labelledby": "clusters" }, h("div", { class: "head" }, h("h2", { id: "clusters" }, S.clusters.title), clusterCount, filter), table, none),
-    command("clusterspace clusters", "kubectl --context hub get clusters,resourcebindings -A"),
+    command("clusterspace top", "kubectl --context hub get clusters,resourcebindings -A"),
   );
 }
 

@@ -282,7 +282,7 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
     }));
     fill(
       differs,
-      unheard.length ? h("div", { class: "notice warn" }, h("strong", {}, S.feed.partial), h("ul", {}, unheard.map(([name, each]) => h("li", {}, `${name}: ${each.why}`)))) : null,
+      unheard.length ? h("div", { class: "notice warn" }, h("strong", {}, S.feed.partial), h("ul", {}, unheard.map(([name, each]) => h("li", {}, `${name}: ${each.why.replace(`cluster ${name}: `, "")}`)))) : null,
       h("p", { class: "body" }, versions.length && versions[0].value ? h("strong", {}, S.differ.summary(versions)) : null, absent.length ? ` ${S.differ.absent(absent)}` : null),
       !there.length ? empty(S.differ.nobody) : rows.length ? plainTable(S.differ.title, S.differ.columns, rows, ["wrap", "wrap"]) : empty(S.differ.none),
       fields.length > MOST_FIELDS ? h("p", { class: "quiet body" }, S.differ.more(fields.length - MOST_FIELDS)) : null,
