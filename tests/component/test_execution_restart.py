@@ -4,11 +4,12 @@ from pathlib import Path
 
 from tests.component.execution_site import Site, executing, new_name, two_clusters, work_of
 
+from clusterspace.apis import stamps
 from clusterspace.apis.clusters import WITHDRAWN_PREFIX
 from clusterspace.client.connection import Connection
 from clusterspace.client.requests import ResourcePath
-from clusterspace.kube.objects import Object, name_of
-from clusterspace.testing.builders import config_map
+from clusterspace.kube.objects import Object, annotations_of, name_of, with_metadata
+from clusterspace.testing.builders import CONFIG_MAPS, config_map
 from clusterspace.testing.crashes import Fuse, MortalClient
 
 WORKS = 40
@@ -49,3 +50,22 @@ async def test_what_is_placed_is_listed_after_a_start_and_not_asked_for_one_by_o
 
     assert member.asked == 0
     assert member.fuse.writes == 1
+
+
+async def test_what_a_migration_takes_over_is_asked_for_and_no_create_is_tried(
+    tmp_path: Path,
+) -> None:
+    async with two_clusters(tmp_path) as site:
+        name = new_name()
+        there = config_map(name, {"a": "1"})
+        await site.member.create(ResourcePath(CONFIG_MAPS, "default"), there, site.foreign)
+        member = Counting(site.member.connection)
+        taken = with_metadata(there, annotations={stamps.MIGRATION: "west-1"})
+
+        async with executing(site, member=member):
+            await site.applied(name_of(await site.order(work_of(taken, resolution="overwrite"))))
+
+        live = await site.member.get(ResourcePath(CONFIG_MAPS, "default", name))
+        assert annotations_of(live)[stamps.MIGRATION] == "west-1"
+        # One update: a create that is refused would have been one more.
+        assert member.fuse.writes == 1

@@ -20,6 +20,8 @@ from clusterspace.fleet.migration.plan import (
     write_plan,
 )
 from clusterspace.fleet.migration.progress import CHUNK, Chunk, Item, Tally
+from clusterspace.fleet.migration.proof import compare
+from clusterspace.fleet.migration.snapshots import Identities, Identity, Snapshot, encode
 
 FEW, MANY = 600, 2400
 
@@ -73,7 +75,22 @@ def carried(count: int, _directory: Path) -> None:
     assert tally.counts.total() == count
 
 
-@pytest.mark.parametrize("work", [made_and_read, carried])
+def proved(count: int, _directory: Path) -> None:
+    """Compare what runs with what ran, as `prove` does."""
+    facts = {"container web": "containerd://0123456789abcdef", "restarts of web": "0"}
+
+    def running() -> Snapshot:
+        pods = (
+            Identity("Pod", "shop", f"web-{number}", f"uid-{number}", facts=facts, info={"p": "R"})
+            for number in range(count)
+        )
+        return Snapshot("west", "w", "ann", "then", "now", (), Identities(pods))
+
+    assert compare(running(), running()).is_unchanged
+    assert sum(1 for _ in encode(running())) > count
+
+
+@pytest.mark.parametrize("work", [made_and_read, carried, proved])
 def test_four_times_as_many_objects_take_no_more_memory(
     work: Callable[[int, Path], None], tmp_path: Path
 ) -> None:

@@ -54,7 +54,8 @@ def snapshot(
     names = tuple(sorted({each.strip() for each in namespaces.split(",") if each.strip()}))
     reach = Member(member.settings(cluster), member_cidrs)
     taken = run(lambda: take_snapshot(cluster, Selection(names), hub.settings(), reach))
-    click.echo(encode(taken).decode(), nl=False)
+    for piece in encode(taken):
+        click.echo(piece, nl=False)
     for each in taken.unseen:
         where = each.namespace or "all namespaces"
         click.echo(f"not seen: {each.kind} {each.name} in {where}: {each.why}", err=True)

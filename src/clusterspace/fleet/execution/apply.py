@@ -253,7 +253,7 @@ class Applier:
                 # Not touched either way: what such a Work placed before stays, and is reported.
                 problem = f"{subject_text(manifest)} is refused: {why}"
                 return replace(await self.observe(work, manifest), problem=problem)
-            live = await self._find_live(work, path)
+            live = await self._find_live(work, path, is_taken_over=is_proved_elsewhere(manifest))
             return await self._bring_to(work, manifest, (name_of(work), ordinal), path, live)
         except InterpretationFailed as failure:
             # Written without it, the object would lose what its member keeps.
@@ -320,11 +320,16 @@ class Applier:
             generation=generation,
         )
 
-    async def _find_live(self, work: Object, path: ResourcePath) -> Object | None:
+    async def _find_live(
+        self, work: Object, path: ResourcePath, *, is_taken_over: bool = False
+    ) -> Object | None:
         """Return the object as far as it is known; asked for only when it may well be there."""
         cached = self._informers.find(path)
         if cached is not None:
             return cached
+        if is_taken_over:
+            # A migration takes what is there: a create would be refused for each of thousands.
+            return await self._member.find(path)
         if find_condition(find_at(work, "status", "conditions"), APPLIED) is None:
             # Never tried before: we go on as if nothing were there. If something is, the create
             # is refused with AlreadyExists, and only then is the member asked.

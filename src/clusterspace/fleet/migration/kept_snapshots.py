@@ -30,7 +30,8 @@ def _path(migration: str, part: str) -> ResourcePath:
 
 async def keep_snapshot(hub: Client, migration: str, snapshot: Snapshot) -> None:
     """Keep what ran before a migration, unless that is kept already."""
-    packed = zlib.compress(encode(snapshot), 6)
+    packer = zlib.compressobj(6)
+    packed = b"".join(packer.compress(each) for each in encode(snapshot)) + packer.flush()
     name = hashlib.sha256(packed).hexdigest()[:12]
     parts = [packed[at : at + _PART_BYTES] for at in range(0, len(packed), _PART_BYTES)]
     names = [f"-{name}-{number:03d}" for number in range(len(parts))]

@@ -24,6 +24,7 @@ from clusterspace.fleet.migration.snapshots import (
     REPLICA_SET,
     SERVICE,
     STATEFUL_SET,
+    Identities,
     Identity,
     Snapshot,
     digest_of,
@@ -133,27 +134,24 @@ def compare(before: Snapshot, after: Snapshot) -> Report:
     return Report(before, after, tuple(findings), tuple(counts), information, digests)
 
 
+def _by_key(snapshot: Snapshot) -> Identities:
+    seen = snapshot.identities
+    return seen if isinstance(seen, Identities) else Identities(seen)
+
+
 class _Comparison:
     """Two snapshots, by key and by UID, and what is known to explain a difference."""
 
     def __init__(self, before: Snapshot, after: Snapshot) -> None:
-        self.before = {each.key: each for each in before.identities}
-        self.after = {each.key: each for each in after.identities}
-        both = (*before.identities, *after.identities)
-        self.by_uid = {each.uid: each for each in both if each.uid}
-        self.autoscalers = {
-            (each.namespace, each.info.get("target", "")): each
-            for each in both
-            if each.kind == AUTOSCALER
-        }
-        self.hashes: defaultdict[str, set[str]] = defaultdict(set)
-        """Template hashes that pods of an owner had before."""
-        for each in before.identities:
-            if each.kind == POD:
-                self.hashes[each.owner.uid].add(each.info.get("template hash", ""))
-        self.come_or_gone = [
-            each for each in both if not (each.key in self.before and each.key in self.after)
-        ]
+        self.before, self.after = _by_key(before), _by_key(after)
+        self.autoscalers: dict[tuple[str, str], Identity] = {}
+        self.come_or_gone: list[Identity] = []
+        for seen, other in ((self.before, self.after), (self.after, self.before)):
+            for each in seen:
+                if each.kind == AUTOSCALER:
+                    self.autoscalers[each.namespace, each.info.get("target", "")] = each
+                if other.by_key(each.key) is None:
+                    self.come_or_gone.append(each)
         self.unseen = (*before.unseen, *after.unseen)
         self.dark = {(each.kind, each.namespace) for each in self.unseen if not each.name}
         self.dark_objects = {
@@ -170,16 +168,27 @@ class _Comparison:
             yield Finding(Verdict.NOT_SEEN, each.kind, each.namespace, each.name, why)
         self._explain_jobs()
         self._explain_scaling()
-        for key in {**self.before, **self.after}:
+        for then, now in self._pairs():
+            key = (then or now).key
             kind, namespace, _ = key
             if {(kind, namespace), (kind, "")} & self.dark or key in self.dark_objects:
                 continue  # said above, and neither gone nor unchanged
-            then, now = self.before.get(key), self.after.get(key)
             finding = self._finding(key, then, now)
             if finding is not None:
                 yield finding
             elif then is not None:
                 self.unchanged[kind] += 1
+
+    def _pairs(self) -> Iterator[tuple[Identity, Identity | None] | tuple[None, Identity]]:
+        """Yield everything that was seen, as it was and as it is."""
+        for then in self.before:
+            yield then, self.after.by_key(then.key)
+        for now in self.after:
+            if self.before.by_key(now.key) is None:
+                yield None, now
+
+    def _by_uid(self, uid: str) -> Identity | None:
+        return self.after.by_uid(uid) or self.before.by_uid(uid)
 
     def _finding(self, key: Key, then: Identity | None, now: Identity | None) -> Finding | None:
         explanation = self.explained.get(key, "")
@@ -232,7 +241,7 @@ class _Comparison:
         if not owner.uid:
             return "nothing that was there owns it"
         maker = f"{owner.kind} {owner.name}"
-        known = self.before.get((owner.kind, now.namespace, owner.name))
+        known = self.before.by_key((owner.kind, now.namespace, owner.name))
         if now.kind == REPLICA_SET:
             return f"{maker} rolled out another pod template"
         if now.kind != POD:
@@ -241,7 +250,10 @@ class _Comparison:
             is_roll_out = owner.kind == REPLICA_SET
             why = " by a roll-out of another pod template" if is_roll_out else ""
             return f"{maker} is new too{why}"
-        old, new = self.hashes[owner.uid] - {""}, now.info.get("template hash", "")
+        # Template hashes that pods of this owner had before; seldom asked for.
+        pods = (each for each in self.before if each.kind == POD and each.owner.uid == owner.uid)
+        old = {each.info.get("template hash", "") for each in pods} - {""}
+        new = now.info.get("template hash", "")
         if new and old and new not in old:
             return f"the pod template of {maker} changed, to {new}"
         return (
@@ -265,7 +277,7 @@ class _Comparison:
             has_finished, kept = job.info.get("finished"), job.info.get("kept for")
             if job.kind != JOB:
                 continue
-            if job.key in self.after:
+            if self.after.by_key(job.key) is not None:
                 if job.owner.kind == "CronJob":
                     self._explain(job, f"CronJob {job.owner.name} started it by its schedule")
             elif has_finished and job.owner.kind == "CronJob":
@@ -274,8 +286,8 @@ class _Comparison:
             elif has_finished and kept:
                 self._explain(job, f"it had finished, and was kept for {kept} s")
         for pod in self.come_or_gone:
-            job = self.by_uid.get(pod.owner.uid)
-            if pod.kind == POD and job is not None and job.key in self.explained:
+            job = self._by_uid(pod.owner.uid) if pod.kind == POD else None
+            if job is not None and job.key in self.explained:
                 self._explain(pod, f"it is of Job {job.name}: {self.explained[job.key]}")
 
     def _explain_scaling(self) -> None:
@@ -294,10 +306,11 @@ class _Comparison:
             if each.kind == CLAIM:
                 claims.append(each)
             elif each.kind == POD and each.owner.uid:
-                (come if each.key in self.after else gone)[each.owner.uid].append(each)
+                is_there = self.after.by_key(each.key) is not None
+                (come if is_there else gone)[each.owner.uid].append(each)
         for uid in {**gone, **come}:
-            workload = self.by_uid.get(uid)
-            root = workload and self.by_uid.get(workload.owner.uid, workload)
+            workload = self._by_uid(uid)
+            root = workload and (self._by_uid(workload.owner.uid) or workload)
             if workload is None or root is None:
                 continue
             more = self._growth(workload)
@@ -308,7 +321,8 @@ class _Comparison:
             replaced = min(len(gone[uid]), len(come[uid]))
             if not 0 < len(changed) - replaced <= abs(more):
                 continue
-            old, new = (each[root.key].info["replicas"] for each in (self.before, self.after))
+            both = (each.by_key(root.key) for each in (self.before, self.after))
+            old, new = (each.info["replicas"] for each in both if each is not None)
             why = (
                 f"{workload.kind} {workload.name} is the same, and so is its pod template; "
                 f"replicas went from {old} to {new}, as {AUTOSCALER} {autoscaler.name} asks for"
@@ -322,7 +336,7 @@ class _Comparison:
 
     def _growth(self, workload: Identity) -> int:
         """Return by how many replicas a workload grew; 0 if anything else of it changed."""
-        then, now = self.before.get(workload.key), self.after.get(workload.key)
+        then, now = self.before.by_key(workload.key), self.after.by_key(workload.key)
         if then is None or now is None or then.uid != now.uid or then.facts != now.facts:
             return 0
         old, new = then.info.get("replicas", ""), now.info.get("replicas", "")
@@ -334,10 +348,10 @@ class _Comparison:
 
     def information(self) -> Iterator[str]:
         """Say what autoscalers did meanwhile."""
-        for key, now in self.after.items():
-            then = self.before.get(key)
+        for now in self.after:
             if now.kind != AUTOSCALER:
                 continue
+            then = self.before.by_key(now.key)
             old = then.info.get("current replicas", "?") if then is not None else "?"
             new = now.info.get("current replicas", "?")
             went = f"has {new} replicas, as before" if old == new else f"went from {old} to {new}"

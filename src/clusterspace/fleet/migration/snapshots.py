@@ -1,11 +1,11 @@
 """What must not change when a cluster is taken over, recorded: `proof.py` compares two of these.
 
     snapshot = await capture(member, Selection(("shop",)), clock)
-    file.write_bytes(encode(snapshot))
+    file.writelines(encode(snapshot))
 
 A snapshot has identities only: UIDs, container IDs, restart counts, template hashes, addresses,
-bindings of volumes. Objects are read page by page and forgotten, so that it takes a few hundred
-bytes for each of them, however large they are, and holds nothing that is secret.
+bindings of volumes. Objects are read page by page and forgotten, and identities are kept in a
+spool: a snapshot takes little memory, however much runs, and holds nothing that is secret.
 
 What could not be read is written down as not seen, and what was not seen is never called unchanged:
 neither when it was forbidden before, nor when it is now, nor when an answer makes no sense.
@@ -13,7 +13,7 @@ neither when it was forbidden before, nor when it is now, nor when an answer mak
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ from clusterspace.errors import (
     Forbidden,
     NotFound,
 )
+from clusterspace.fleet.migration.spool import Spool
 from clusterspace.kube.json_errors import UNREADABLE
 from clusterspace.kube.objects import find_at, identity_of, uid_of
 from clusterspace.kube.plain_text import line
@@ -104,6 +105,37 @@ class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.kind} {self.namespace}/{self.name}"
 
 
+class Identities(Spool[Identity]):
+    """Identities by their keys and by their UIDs, few of them in memory."""
+
+    def __init__(self, identities: Iterable[Identity] = ()) -> None:
+        super().__init__(Identity)
+        for each in identities:
+            self.keep(each)
+
+    def keep(self, identity: Identity) -> None:
+        """Add an identity; one that has its key gets its facts, for a Service has many slices."""
+        key = _text_of(identity.key)
+        if self.add(identity, key, group=identity.uid) is not None:
+            other = self.by_key(identity.key)
+            known = other.facts if other is not None else {}
+            both = msgspec.structs.replace(identity, facts={**known, **identity.facts})
+            self.replace(key, both)
+
+    def by_key(self, key: tuple[str, str, str]) -> Identity | None:
+        """Return the identity of an object, if it was seen."""
+        return self.find(_text_of(key))
+
+    def by_uid(self, uid: str) -> Identity | None:
+        """Return the identity with a UID, if it was seen."""
+        return next(self.of(uid), None) if uid else None
+
+
+def _text_of(key: tuple[str, str, str]) -> str:
+    # Names are somebody else's: whatever is in them, two keys are two texts.
+    return msgspec.json.encode(key).decode()
+
+
 class Unseen(msgspec.Struct, frozen=True):
     """Something that could not be looked at; without a name it is a whole collection."""
 
@@ -123,7 +155,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     ended: str
     namespaces: tuple[str, ...]
     """Those that were asked for; none is all."""
-    identities: tuple[Identity, ...]
+    identities: Sequence[Identity]
     unseen: tuple[Unseen, ...] = ()
 
     @property
@@ -391,7 +423,7 @@ async def capture(member: ClusterClient, selection: Selection, clock: Clock) -> 
     except ApiError as error:
         why = f"its UID, which is that of the namespace kube-system, cannot be read: {error}"
         raise CannotProve(member.cluster, why) from error
-    identities: list[Identity] = []
+    identities = Identities()
     unseen: list[Unseen] = []
     for collection in _COLLECTIONS:
         for namespace in await _places(member, collection, selection):
@@ -402,9 +434,9 @@ async def capture(member: ClusterClient, selection: Selection, clock: Clock) -> 
                 unseen.append(Unseen(collection.kind, namespace, why))
             else:
                 wanted = selection.namespaces or None
-                identities += (
-                    each for each in _merged(seen) if wanted is None or each.namespace in wanted
-                )
+                for each in seen:
+                    if wanted is None or each.namespace in wanted:
+                        identities.keep(each)
                 unseen += (
                     each for each in unreadable if wanted is None or each.namespace in wanted
                 )
@@ -415,7 +447,7 @@ async def capture(member: ClusterClient, selection: Selection, clock: Clock) -> 
         began=began,
         ended=format_time(clock.now()),
         namespaces=selection.namespaces,
-        identities=tuple(identities),
+        identities=identities,
         unseen=tuple(unseen),
     )
 
@@ -454,17 +486,18 @@ async def _places(
 
 async def _read_all(
     member: ClusterClient, collection: _Collection, namespace: str
-) -> tuple[list[Identity], list[Unseen]]:
+) -> tuple[Identities, list[Unseen]]:
     place = ResourcePath(collection.resource, namespace)
     for attempt in range(1, _ATTEMPTS + 1):
-        seen: list[Identity] = []
+        seen, count = Identities(), 0
         unreadable: list[Unseen] = []
         try:
             async for page in member.pages(place, _PAGE):
                 for item in page.items:
                     _read_one(collection, item, seen, unreadable)
+                count += len(page.items)
                 is_endless = page.head.continue_token and not page.items
-                if is_endless or len(seen) + len(unreadable) > _MOST_OBJECTS:
+                if is_endless or count > _MOST_OBJECTS:
                     raise ClusterMisbehaved(member.cluster, f"its list of {place} has no end")
         except Expired:
             # The cluster forgot the moment of the first page while we read. What was read so far
@@ -477,25 +510,14 @@ async def _read_all(
 
 
 def _read_one(
-    collection: _Collection, item: RawObject, seen: list[Identity], unreadable: list[Unseen]
+    collection: _Collection, item: RawObject, seen: Identities, unreadable: list[Unseen]
 ) -> None:
     try:
-        seen.append(collection.identify(collection.decode(item.raw)))
+        seen.keep(collection.identify(collection.decode(item.raw)))
     except UNREADABLE as error:
         namespace, _, name = item.key.rpartition("/")
         why = line(f"it is no {collection.kind} as Kubernetes has them: {error}", _MOST_TEXT)
         unreadable.append(Unseen(collection.kind, namespace, why, name))
-
-
-def _merged(seen: list[Identity]) -> Iterable[Identity]:
-    """Return the identities, those of one name made one: a Service has many slices."""
-    found: dict[tuple[str, str, str], Identity] = {}
-    for each in seen:
-        other = found.get(each.key)
-        if other is not None:
-            each = msgspec.structs.replace(each, facts={**other.facts, **each.facts})
-        found[each.key] = each
-    return found.values()
 
 
 async def _whoami(member: ClusterClient) -> str:
@@ -522,17 +544,44 @@ class _File(msgspec.Struct, frozen=True):
     snapshot: msgspec.Raw
 
 
-def encode(snapshot: Snapshot) -> bytes:
-    """Return a snapshot as the text of a file, with a digest of itself."""
-    raw = msgspec.json.encode(snapshot)
-    return (
-        msgspec.json.encode(_File(FORMAT, VERSION, digest_of(snapshot), msgspec.Raw(raw))) + b"\n"
-    )
+class _RawSnapshot(msgspec.Struct, frozen=True):
+    """A snapshot whose identities were not looked at yet."""
+
+    cluster: str
+    cluster_uid: str
+    taken_by: str
+    began: str
+    ended: str
+    namespaces: tuple[str, ...]
+    identities: list[msgspec.Raw]
+    unseen: tuple[Unseen, ...] = ()
+
+
+def encode(snapshot: Snapshot) -> Iterator[bytes]:
+    """Yield a snapshot as the text of a file, with a digest of itself."""
+    file = _File(FORMAT, VERSION, digest_of(snapshot), msgspec.Raw(b"null"))
+    yield msgspec.json.encode(file).removesuffix(b"null}")
+    yield from _pieces_of(snapshot)
+    yield b"}\n"
+
+
+def _pieces_of(snapshot: Snapshot) -> Iterator[bytes]:
+    """Yield the JSON of a snapshot; identities are encoded as they are asked for."""
+    head = msgspec.json.encode(msgspec.structs.replace(snapshot, identities=()))
+    # Inside of texts the quotation marks would have backslashes.
+    first, key, rest = head.partition(b'"identities":[')
+    yield first + key
+    for index, each in enumerate(snapshot.identities):
+        yield (b"," if index else b"") + msgspec.json.encode(each)
+    yield rest
 
 
 def digest_of(snapshot: Snapshot) -> str:
     """Return what is the same for two snapshots exactly when they say the same."""
-    return hashlib.sha256(msgspec.json.encode(snapshot)).hexdigest()
+    digest = hashlib.sha256()
+    for piece in _pieces_of(snapshot):
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 def decode(text: bytes) -> Snapshot:
@@ -549,7 +598,19 @@ def decode(text: bytes) -> Snapshot:
         raise CannotProve("", f"{why}: take the program that wrote it, or a newer one")
     try:
         file = msgspec.json.decode(text, type=_File)
-        snapshot = msgspec.json.decode(file.snapshot, type=Snapshot)
+        raw = msgspec.json.decode(file.snapshot, type=_RawSnapshot)
+        read = msgspec.json.Decoder(Identity)
+        identities = Identities(read.decode(each) for each in raw.identities)
+        snapshot = Snapshot(
+            cluster=raw.cluster,
+            cluster_uid=raw.cluster_uid,
+            taken_by=raw.taken_by,
+            began=raw.began,
+            ended=raw.ended,
+            namespaces=raw.namespaces,
+            identities=identities,
+            unseen=raw.unseen,
+        )
     except UNREADABLE as error:
         raise CannotProve("", f"the file was changed since it was written: {error}") from error
     if digest_of(snapshot) != file.digest:

@@ -2,7 +2,7 @@
 
     items = Spool(PlanItem)
     items.add(item, key="Deployment shop/web", group="shop", order=("4", "shop", "web"))
-    for each in items.ordered(): ...
+    first = next(items.ordered())
 
 SQLite makes a file without a name for it when it grows, and the system takes that back with the
 process, however that ends. Of however many values a few hundred are in memory.
@@ -52,6 +52,15 @@ class Spool(Sequence[Value], Generic[Value]):
         self._next += 1
         return None
 
+    def find(self, key: str) -> Value | None:
+        """Return the value of a key, if there is one."""
+        return next(self._values("SELECT body FROM held WHERE named = ?", key), None)
+
+    def replace(self, key: str, value: Value) -> None:
+        """Have another value in the place of the one that has this key."""
+        body = msgspec.json.encode(value)
+        self._file.execute("UPDATE held SET body = ? WHERE named = ?", (body, key))
+
     def remove(self, key: str) -> None:
         """Remove the value of a key, if there is one."""
         self._file.execute("DELETE FROM held WHERE named = ?", (key,))
@@ -59,10 +68,6 @@ class Spool(Sequence[Value], Generic[Value]):
     def of(self, group: str) -> Iterator[Value]:
         """Yield the values of a group, in their order."""
         return self._values("SELECT body FROM held WHERE part = ? ORDER BY place", group)
-
-    def groups(self) -> list[str]:
-        """Return the groups that have values."""
-        return [str(each[0]) for each in self._rows("SELECT DISTINCT part FROM held")]
 
     def ordered(self) -> Iterator[Value]:
         """Yield the values by the order that each was added with."""
