@@ -39,6 +39,7 @@ Shared:
 
     audit_logs.py   audit logs: opened with their policy, verified by `audit verify`
     settings.py     what the processes are started with
+    interpreting.py what the hub says of kinds of people's own, for commands that judge objects
     clients.py      kubeconfigs found, clients opened and closed; connections a process keeps
     fairness.py     API priority and fairness, by the settings of a server
     config_files.py files of the operator: read, and followed while a process runs; who may log in

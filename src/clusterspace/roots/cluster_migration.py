@@ -68,6 +68,7 @@ from clusterspace.fleet.migration.spreading import Spreading, SpreadRequest
 from clusterspace.fleet.migration.undo import Undoing, UndoOptions
 from clusterspace.kube.objects import with_value
 from clusterspace.roots.clients import command_rules, connect, open_client
+from clusterspace.roots.interpreting import interpreting
 from clusterspace.roots.processes import process_identity
 
 _TIMINGS: Final = LeaseTimings()
@@ -131,9 +132,10 @@ async def plan(
     async with (
         open_client(hub) as hub_client,
         open_member(hub_client, request.cluster, member.settings, member.cidrs) as member_client,
+        interpreting(hub_client) as interpreter,
     ):
         now = SystemClock().now()
-        return await plan_cluster(hub_client, member_client, request, now, progress)
+        return await plan_cluster(hub_client, member_client, request, now, progress, interpreter)
 
 
 async def plan_hub(
@@ -149,9 +151,11 @@ async def plan_hub(
     async with (
         open_client(hub) as hub_client,
         _open_source(hub_client, kind, other, cidrs) as source,
+        interpreting(hub_client) as interpreter,
     ):
         now = SystemClock().now()
-        return await look(hub_client, source.other, source.members, request, now, progress)
+        there = source.other, source.members
+        return await look(hub_client, *there, request, now, progress, interpreter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,12 +280,15 @@ async def apply(
     async def work(hub_client: ClusterClient, member_client: ClusterClient) -> Counter[State]:
         await _require_planned(record.cluster_uid, member_client)
         cluster, _ = await require_cluster(hub_client, member_client, record.cluster)
-        judge = await make_judge(hub_client, member_client, cluster, name, options.at_once)
         store = MigrationStore(hub_client, name)
-        application = applying.Application(
-            store, member_client, judge, options, SystemClock(), progress
-        )
-        return await application.run()
+        async with interpreting(hub_client) as interpreter:
+            judge = await make_judge(
+                hub_client, member_client, cluster, name, options.at_once, interpreter
+            )
+            application = applying.Application(
+                store, member_client, judge, options, SystemClock(), progress
+            )
+            return await application.run()
 
     return await _in_turn(record, hub, _way_into(record, member), work, say)
 

@@ -5,12 +5,10 @@ objects as it would, and keeps none of them.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.aio.tasks import Supervisor, report
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, CLUSTERS, WORKS, execution_namespace
 from clusterspace.apis.kinds import kind_of
 from clusterspace.apis.policies import (
@@ -26,7 +24,6 @@ from clusterspace.client.discovery import Discovery, ServedResources
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, ClusterClient, Reader, WriteOptions
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.controllers.informers import HubCaches
 from clusterspace.controllers.leases import LEASES
 from clusterspace.errors import NotServed, UnusableConfiguration
 from clusterspace.fleet.interpretation.interpreter import Interpreter
@@ -59,6 +56,7 @@ from clusterspace.kube.objects import (
 )
 from clusterspace.kube.resources import GroupVersionKind
 from clusterspace.roots.clients import open_client
+from clusterspace.roots.interpreting import interpreting
 
 _POLICY_KINDS: Final = (PROPAGATION_POLICY, CLUSTER_PROPAGATION_POLICY)
 
@@ -116,18 +114,8 @@ async def simulate_files(
                 f"the policies select {len(templates)} objects, and {most} are tried at once here: "
                 "`clusterspace simulate` takes any number"
             )
-        async with _interpreting(hub_client) as interpreter:
+        async with interpreting(hub_client) as interpreter:
             return await _place(hub_client, interpreter, policies, templates)
-
-
-@asynccontextmanager
-async def _interpreting(hub: ClusterClient) -> AsyncGenerator[Interpreter]:
-    """Run what the controllers ask for replicas: scripts and webhooks count here as there."""
-    interpreter = Interpreter(HubCaches(hub))
-    await interpreter.read_once(hub)
-    async with Supervisor(hub.connection.clock, report) as tasks:
-        tasks.keep("interpreter", interpreter.run)
-        yield interpreter
 
 
 async def _dry(hub: ClusterClient, served: ServedResources, given: Object) -> Object:

@@ -14,8 +14,8 @@ from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.apis import stamps
 from clusterspace.apis.affinities import traits_of
 from clusterspace.apis.clusters import WORKS, conditions_of
-from clusterspace.apis.interpreter.templates import Dependency, dependencies_in
-from clusterspace.client.discovery import Discovery
+from clusterspace.apis.interpreter.templates import Dependency
+from clusterspace.client.discovery import Discovery, ServedResources
 from clusterspace.client.endpoints import Network
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import (
@@ -60,9 +60,10 @@ from clusterspace.kube.objects import (
     with_metadata,
     with_value,
 )
-from clusterspace.kube.resources import GroupVersionResource
+from clusterspace.kube.resources import GroupVersionKind
 from clusterspace.roots.clients import open_client
 from clusterspace.roots.cluster_migration import open_member
+from clusterspace.roots.interpreting import interpreting
 from clusterspace.roots.membership import Progress
 
 _FOR_REAL: Final = WriteOptions()
@@ -126,25 +127,30 @@ async def look(request: PromoteRequest, hub: ConnectionSettings) -> Prospect:
             promotion = plan_promotion(live, request.cluster, request.policy_name)
             cluster = await hub_client.get(manifests.cluster_path(request.cluster))
             overrides = await read_overrides(hub_client, namespace)
-            manifest = manifest_for(promotion.template, traits_of(cluster), overrides)
-            # What the object would be like, as the member itself sees it.
-            effect = await ask_effect(member, path, live, manifest)
-            needed = dependencies_in(live) if request.takes_dependencies else ()
-            beside = tuple([each for each in needed if await _is_legacy(member, hub_client, each)])
+            async with interpreting(hub_client) as interpreter:
+                manifest = await manifest_for(
+                    promotion.template, traits_of(cluster), overrides, interpreter
+                )
+                # What the object would be like, as the member itself sees it.
+                effect = await ask_effect(member, path, live, manifest, interpreter)
+                needed = await interpreter.dependencies(live) if request.takes_dependencies else ()
+            beside = tuple(
+                [each for each in needed if await _is_legacy(member, hub_client, served, each)]
+            )
     return Prospect(path, promotion, effect, beside)
 
 
-async def _is_legacy(member: ClusterClient, hub: ClusterClient, needed: Dependency) -> bool:
+async def _is_legacy(
+    member: ClusterClient, hub: ClusterClient, served: ServedResources, needed: Dependency
+) -> bool:
     """Whether the member has what a workload needs, and no hub has it."""
-    path = path_of_dependency(needed)
+    resource = served.find_kind(GroupVersionKind.of(needed.api_version, needed.kind))
+    if resource is None or not needed.name:
+        return False  # what is selected by labels is nobody's in particular
+    namespace = needed.namespace if resource.namespaced else ""
+    path = ResourcePath(resource.group_version_resource, namespace, needed.name)
     live = await member.find(path)
     return live is not None and not is_managed(live) and await hub.find(path) is None
-
-
-def path_of_dependency(needed: Dependency) -> ResourcePath:
-    """Return where an object is that a workload needs: all of these are of the core group."""
-    resource = GroupVersionResource("", "v1", f"{needed.kind.lower()}s")
-    return ResourcePath(resource, needed.namespace, needed.name)
 
 
 async def rehearse(request: PromoteRequest, prospect: Prospect, hub: ConnectionSettings) -> None:

@@ -181,7 +181,7 @@ async def living_cluster(directory: Path, **settled: Any) -> AsyncGenerator[Site
         ]
         await member.create(ResourcePath(DEPLOYMENTS, SHOP), web, KUBECTL)
         await member.create(ResourcePath(AUTOSCALERS, SHOP), hpa("web"), KUBECTL)
-        await until(lambda: _is_served(member))
+        await until(lambda: is_served(member))
         await member.create(ResourcePath(WIDGETS, SHOP), widget("gear"), KUBECTL)
         await until(lambda: _runs(member, 2))
         await fleet.join(WEST, west)
@@ -189,7 +189,7 @@ async def living_cluster(directory: Path, **settled: Any) -> AsyncGenerator[Site
         yield Site(fleet, west)
 
 
-async def _is_served(member: ClusterClient) -> bool:
+async def is_served(member: ClusterClient) -> bool:
     try:
         await member.list_objects(ResourcePath(WIDGETS, SHOP))
     except Exception:  # noqa: BLE001 - not yet

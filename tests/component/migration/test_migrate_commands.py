@@ -79,7 +79,7 @@ async def test_from_a_plan_to_the_end_and_back(site: Site, tmp_path: Path) -> No
     assert secrets
     assert "hunter2" not in str(secrets)
 
-    one = await typed(site, "undo", "tour", "Deployment/shop/web")
+    one = await typed(site, "undo", "tour", "deployment/shop/web")
     assert "migration tour: " in one.output, one.output
     assert not is_managed(await site.member.get(WEB))
     assert await site.hub.find(WEB) is None
@@ -192,6 +192,9 @@ async def test_a_plan_for_another_cluster_or_hub_leaves_no_trace(
         (("plan", "-C", "nowhere"), "`clusterspace clusters` shows those there are"),
         (("plan", "-C", WEST, "--kinds", "spoons"), "--kinds: west serves nothing called spoons"),
         (("plan", "-C", WEST, "--name", "Not a name"), "Invalid value for --name"),
+        (("plan", "-C", WEST, "-n", "shpo"), "west has no namespace shpo"),
+        (("plan", "-C", WEST, "-l", "a=b=c"), "Invalid value for -l"),
+        (("plan", "-C", WEST, "-f", "no/such/plan.yaml"), "there is no directory no/such"),
     ],
 )
 async def test_what_cannot_be_done_is_said_in_a_sentence(

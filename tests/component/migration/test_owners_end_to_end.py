@@ -102,6 +102,38 @@ TABLE = (
     Made("server-side", OwnerKind.SERVER_SIDE_APPLY, True, "kubectl", is_apply=True),
     Made("by-hand", OwnerKind.UNMANAGED, True, "kubectl-create"),
     Made(
+        "argo-by-label",
+        OwnerKind.ARGO_CD,
+        False,
+        "kubectl-create",
+        labels={"argocd.argoproj.io/instance": "store"},
+    ),
+    Made("argo-by-its-hand", OwnerKind.ARGO_CD, False, "argocd-application-controller"),
+    Made("flux-release", OwnerKind.FLUX, False, "helm-controller"),
+    Made(
+        "lifecycle-manager",
+        OwnerKind.OPERATOR,
+        False,
+        "olm",
+        labels={"olm.owner": "postgres.v1.2.3", "olm.managed": "true"},
+    ),
+    Made(
+        "operator-by-label",
+        OwnerKind.OPERATOR,
+        False,
+        "manager",
+        labels={"app.kubernetes.io/managed-by": "prometheus-operator"},
+    ),
+    Made("operator-by-its-hand", OwnerKind.OPERATOR, False, "postgres-operator", is_apply=True),
+    Made(
+        "terraform",
+        OwnerKind.OTHER_TOOL,
+        True,
+        "Terraform",
+        labels={"app.kubernetes.io/managed-by": "Terraform"},
+    ),
+    Made("kubefleet", OwnerKind.OTHER_HUB, False, "work-api-agent", is_apply=True),
+    Made(
         "another-hub",
         OwnerKind.OTHER_HUB,
         False,
@@ -131,6 +163,10 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
                 await site.member.apply(place, body, options)
             else:
                 await site.member.create(place.collection, body, options)
+        reference = {"apiVersion": "example.com/v1", "kind": "Widget", "name": "gear"}
+        ruling = {**reference, "uid": uid_of(widget), "controller": True}
+        body = config_map("ruled", namespace=SHOP, ownerReferences=[ruling])
+        await site.member.create(ResourcePath(CONFIG_MAPS, SHOP), body)
         yield site
 
 
@@ -145,6 +181,14 @@ async def test_each_owner_is_known_and_treated_as_the_docs_say(site: Site) -> No
         item = item_of(plan, made.name)
         kind = OwnerKind(item.owner.kind) if item.owner is not None else OwnerKind.UNMANAGED
         assert (kind, item.take) == (made.kind, made.is_taken), item
+
+    # What a controller made is left to it, and so is what every cluster makes for itself.
+    left = {each.reason: each.count for each in plan.spec.left if each.resource == "configmaps"}
+    assert left["a Widget made it and looks after it"] == 1
+    assert left["every cluster makes it for itself"] >= 1  # kube-root-ca.crt
+    for each in plan.spec.items:
+        if each.owner is not None and each.owner.is_reconciling:
+            assert "`allow: [Owner]` takes it all the same" in each.reason, each
 
     # Nobody but whom the plan names loses an object to the hub, and whom it names does.
     argo = item_of(plan, "argo")

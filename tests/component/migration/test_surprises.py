@@ -420,6 +420,13 @@ async def test_a_member_that_dies_in_the_middle_loses_nothing(site: Site) -> Non
     assert "connection refused" in str(told.value)
     assert (await apply_plan(site, plan)) == Counter({State.TAKEN: plan.takes})
 
+    with pytest.raises(
+        CannotMigrate, match="are given back, and nothing is lost: `clusterspace migrate undo"
+    ):
+        await undo_plan(site, plan.name, member=MortalMember(site.member, 3), at_once=1)
+
+    assert (await undo_plan(site, plan.name)) == Counter({State.UNDONE: plan.takes})
+
 
 async def test_rights_that_went_since_the_plan_are_said_object_by_object(site: Site) -> None:
     plan = await plan_of(site)

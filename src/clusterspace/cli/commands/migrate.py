@@ -166,10 +166,11 @@ def plan(
 
     import msgspec
 
-    from clusterspace.errors import CannotMigrate
+    from clusterspace.errors import CannotMigrate, MalformedSelector
     from clusterspace.fleet.migration.plan import write_plan
     from clusterspace.fleet.migration.planning import PlanRequest
     from clusterspace.kube.names import dns1123_label_problems
+    from clusterspace.kube.selectors import parse_label_selector
     from clusterspace.roots import cluster_migration as root
 
     if bool(source) == bool(cluster):
@@ -180,6 +181,12 @@ def plan(
     chosen = name or f"{cluster or source}-{made_at}"[-63:].lstrip("-")
     for problem in dns1123_label_problems(chosen):
         raise click.BadParameter(problem, param_hint="--name")
+    try:
+        parse_label_selector(selector)
+    except MalformedSelector as error:
+        raise click.BadParameter(str(error), param_hint="-l") from error
+    if target is not None and not target.parent.is_dir():
+        raise click.BadParameter(f"there is no directory {target.parent}", param_hint="-f")
     if target is not None and target.exists():
         raise CannotMigrate(f"{target} is there already and is not overwritten: move it away")
     request = PlanRequest(
@@ -461,7 +468,7 @@ def _summarise(made: "MigrationPlan", target: Path | None) -> None:
     total = len(made.spec.items)
     taken = sum(found["take"] for found in by_kind.values())
     if shown:
-        console.print(f"\n{total - taken} are not taken unless their entries are changed:")
+        console.print(f"\nNot taken, unless their entries are changed ({total - taken}):")
         console.print(table_of(Listing(("OBJECT", "VERDICT", "REASON"), tuple(shown), {})))
         if total - taken > MOST_LINES:
             console.print(f"and {total - taken - MOST_LINES} more")

@@ -14,7 +14,7 @@ from typing import Final
 from clusterspace.apis import policies, stamps
 from clusterspace.apis.affinities import Traits
 from clusterspace.apis.interpreter.templates import pruned
-from clusterspace.apis.works import manifests_of, reference_to
+from clusterspace.apis.works import TargetCluster, manifests_of, reference_to
 from clusterspace.fleet.execution.takeover import OVERWRITE, without_stamps
 from clusterspace.fleet.propagation.bindings import new_binding, targets_of
 from clusterspace.fleet.propagation.overrides import OverridePolicies
@@ -119,10 +119,22 @@ def resumed_policy(suspended: Object, original: Object) -> Object:
 
 
 def carried_manifest(
-    template: Object, binding: Object, traits: Traits, overrides: OverridePolicies
+    template: Object,
+    binding: Object,
+    traits: Traits,
+    overrides: OverridePolicies,
+    revised: Object | None = None,
 ) -> Object:
     """Return the manifest our Work for one cluster will hold; OverrideFailed when it cannot be."""
     template = with_metadata(template, uid=PLACEHOLDER, generation=1)
-    target = next(each for each in targets_of(binding) if each.name == traits.name)
-    outline = outline_for_binding(binding, template, target, traits, overrides)
+    if revised is not None:
+        revised = with_metadata(revised, uid=PLACEHOLDER, generation=1)
+    outline = outline_for_binding(
+        binding, template, target_on(binding, traits.name), traits, overrides, revised
+    )
     return manifests_of(new_work(outline, PLACEHOLDER))[0]
+
+
+def target_on(binding: Object, cluster: str) -> TargetCluster:
+    """Return what a binding wants of one of its clusters."""
+    return next(each for each in targets_of(binding) if each.name == cluster)

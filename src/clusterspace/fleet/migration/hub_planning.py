@@ -15,6 +15,7 @@ import msgspec
 
 from clusterspace.apis import policies
 from clusterspace.apis.clusters import CLUSTERS, id_of
+from clusterspace.apis.interpreter.templates import dependencies_in
 from clusterspace.apis.kinds import kind_of
 from clusterspace.apis.works import (
     CLUSTER_RESOURCE_BINDINGS,
@@ -27,13 +28,15 @@ from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import ClusterClient, Reader
 from clusterspace.errors import CannotMigrate
 from clusterspace.fleet.execution.takeover import is_managed
+from clusterspace.fleet.interpretation.interpreter import Interpreter
 from clusterspace.fleet.migration.carrying import (
     binding_id_of,
     carried_binding,
     carried_manifest,
     carried_template,
+    target_on,
 )
-from clusterspace.fleet.migration.judgement import Judge
+from clusterspace.fleet.migration.judgement import Judge, revised_for
 from clusterspace.fleet.migration.plan import (
     LeftOut,
     MigrationPlan,
@@ -105,6 +108,7 @@ async def plan_hub(
     request: PlanRequest,
     now: float,
     progress: Progress = lambda _count, _resource: None,
+    interpreter: Interpreter | None = None,
 ) -> MigrationPlan:
     """Look at another hub and say what carrying over what it places would do."""
     uid, own_uid = await uid_of_cluster(other), await uid_of_cluster(hub)
@@ -123,7 +127,9 @@ async def plan_hub(
     judges: dict[str, Judge] = {}
     for name, member in members.items():
         cluster = await hub.get(ResourcePath(CLUSTERS, name=name))
-        judges[name] = await make_judge(hub, member, cluster, request.name, request.at_once)
+        judges[name] = await make_judge(
+            hub, member, cluster, request.name, request.at_once, interpreter
+        )
     left: Counter[tuple[str, str]] = Counter()
     items: list[PlanItem] = []
     followed: dict[ResourcePath, None] = {}
@@ -270,7 +276,7 @@ async def _plan_template(
         owner=owner,
         clusters=tuple(targets),
         hub_effect=hub_effect(kind_of(template)),
-        needs=needs_of(template, {}),
+        needs=needs_of(template, {}, dependencies_in(template)),
     )
     why = objection_to(item)
     return msgspec.structs.replace(item, take=not why, reason=reason or why)
@@ -297,14 +303,14 @@ async def _judge_on(
             *theirs.overrides.get(path.namespace, ()),
         ),
     )
-    judged = await judge.judge_carried(
-        path,
-        live,
-        carried_template(template, migration),
-        lambda kept: carried_manifest(
-            kept, carried_binding(binding, kept, migration), judge.traits, overrides
-        ),
-    )
+
+    async def render(kept: Object) -> Object:
+        ours = carried_binding(binding, kept, migration)
+        target = target_on(ours, judge.traits.name)
+        revised = await revised_for(judge.interpreter, kept, ours, target)
+        return carried_manifest(kept, ours, judge.traits, overrides, revised)
+
+    judged = await judge.judge_carried(path, live, carried_template(template, migration), render)
     return judged.verdict, judged.reason, judged.changes
 
 

@@ -3,17 +3,19 @@
     live ──template──> hub, dry run ──rendered as a Work has it──> member, dry run ──> verdict
 
 The hub is asked because it may know fewer fields than the member, or add defaults; the manifest is
-made by the functions that make Works and puts of them, overrides included.
+made by the functions that make Works and puts of them, overrides included. Scripts and webhooks of
+the hub that speak for a kind are asked as the controllers ask them.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from clusterspace.apis import kinds, stamps, works
 from clusterspace.apis.affinities import Traits
-from clusterspace.apis.interpreter.templates import replicas_in
+from clusterspace.apis.interpreter.templates import Dependency, dependencies_in, replicas_in
+from clusterspace.apis.interpreters import RETAIN, REVISE_REPLICA
 from clusterspace.apis.kinds import kind_of
 from clusterspace.apis.migrations import policy_name
 from clusterspace.apis.policies import ResourceSelector
@@ -24,9 +26,11 @@ from clusterspace.errors import (
     AlreadyExists,
     ApiError,
     BadRequest,
+    ClusterTimeout,
     Conflict,
     Forbidden,
     InternalError,
+    InterpretationFailed,
     Invalid,
     MethodNotAllowed,
     NotFound,
@@ -41,11 +45,16 @@ from clusterspace.fleet.execution.takeover import (
     plan_update,
     without_stamps,
 )
+from clusterspace.fleet.interpretation.interpreter import Interpreter
 from clusterspace.fleet.migration.plan import Verdict
 from clusterspace.fleet.migration.selection import NAMESPACE
 from clusterspace.fleet.propagation.bindings import Claim, Policy, choose_policy
 from clusterspace.fleet.propagation.overrides import OverridePolicies
-from clusterspace.fleet.propagation.works.rendering import new_work, outline_for_binding
+from clusterspace.fleet.propagation.works.rendering import (
+    find_share,
+    new_work,
+    outline_for_binding,
+)
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
@@ -84,7 +93,7 @@ _POD_TEMPLATES: Final[Mapping[GroupKind, tuple[str, ...]]] = {
 """What pods are made of: the member's controllers hash this, and replace pods when it differs."""
 
 
-Render = Callable[[Object], Object]
+Render = Callable[[Object], Awaitable[Object]]
 """From a template, as the hub keeps it, to the manifest that a Work will hold."""
 
 
@@ -120,11 +129,19 @@ def pod_template_of(live: Object) -> Object | None:
     return None if path is None else find_at(live, *path)
 
 
-def manifest_for(template: Object, traits: Traits, overrides: OverridePolicies) -> Object:
-    """Return the manifest that a Work will hold; OverrideFailed when it cannot be made."""
+async def manifest_for(
+    template: Object,
+    traits: Traits,
+    overrides: OverridePolicies,
+    interpreter: Interpreter | None = None,
+) -> Object:
+    """Return the manifest that a Work will hold.
+
+    OverrideFailed or InterpretationFailed when it cannot be made.
+    """
     template = with_metadata(template, uid=_PLACEHOLDER, generation=1)
     namespace = namespace_of(template)
-    replicas = replicas_in(template)
+    replicas = replicas_in(template) if not interpreter else await interpreter.replicas(template)
     count = 0 if replicas is None else replicas.count
     label = stamps.BINDING_ID if namespace else stamps.CLUSTER_BINDING_ID
     binding: Object = {
@@ -143,13 +160,35 @@ def manifest_for(template: Object, traits: Traits, overrides: OverridePolicies) 
         },
     }
     target = works.TargetCluster(traits.name, count)
-    outline = outline_for_binding(binding, template, target, traits, overrides)
+    revised = await revised_for(interpreter, template, binding, target)
+    outline = outline_for_binding(binding, template, target, traits, overrides, revised)
     return works.manifests_of(new_work(outline, _PLACEHOLDER))[0]
 
 
-async def ask_effect(member: Client, path: ResourcePath, live: Object, manifest: Object) -> Effect:
+async def revised_for(
+    interpreter: Interpreter | None, template: Object, binding: Object, target: works.TargetCluster
+) -> Object | None:
+    """Return a template with a cluster's replicas, of a kind whose own interpreter writes them."""
+    share = find_share(binding, target)
+    if interpreter is None or share is None:
+        return None
+    if not interpreter.customizes(REVISE_REPLICA, template):
+        return None
+    return await interpreter.revised(template, share)
+
+
+async def ask_effect(
+    member: Client,
+    path: ResourcePath,
+    live: Object,
+    manifest: Object,
+    interpreter: Interpreter | None = None,
+) -> Effect:
     """Ask the member what a manifest would make of its object, by a dry run of that very write."""
-    planned, taken = plan_update(manifest, live), live
+    retained: Object | None = None
+    if interpreter is not None and interpreter.customizes(RETAIN, manifest):
+        retained = await interpreter.retained(manifest, live)
+    planned, taken = plan_update(manifest, live, retained), live
     if planned is not None:
         dry = WriteOptions(field_manager=FIELD_MANAGER, is_dry_run=True)
         taken = await member.update(path, planned.body, dry)
@@ -177,6 +216,8 @@ class Judge:
     rivals: Mapping[str, tuple[Policy, ...]] = field(default_factory=dict[str, tuple[Policy, ...]])
     """Other policies of the hub, by namespace; those of none are for what has none."""
     at_once: int = 16
+    interpreter: Interpreter | None = None
+    """Asked as the controllers ask it; without one our own rules hold for every kind."""
     planned_kinds: frozenset[GroupKind] = frozenset()
     """Kinds whose definitions the plan brings to the hub, which does not serve them yet."""
 
@@ -214,6 +255,9 @@ class Judge:
             except Conflict:
                 # Somebody wrote between our look and the dry run: judge what they wrote.
                 live = await self.member.get(path)
+            except ClusterTimeout:
+                # A dry run can be made again, and one answer that is late ends no plan of hours.
+                continue
         try:
             return await self._judge_once(path, live, retains_replicas, is_served=is_served)
         except Conflict as error:
@@ -241,8 +285,18 @@ class Judge:
             self.cluster_overrides, self.overrides.get(namespace_of(live), ())
         )
         return await self._judge_rendered(
-            path, live, template, lambda kept: manifest_for(kept, self.traits, overrides), is_served
+            path,
+            live,
+            template,
+            lambda kept: manifest_for(kept, self.traits, overrides, self.interpreter),
+            is_served,
         )
+
+    async def dependencies(self, live: Object) -> tuple[Dependency, ...]:
+        """Return what an object needs beside it; InterpretationFailed when nobody can tell."""
+        if self.interpreter is None:
+            return dependencies_in(live)
+        return await self.interpreter.dependencies(live)
 
     async def judge_carried(
         self, path: ResourcePath, live: Object, template: Object, render: Render
@@ -268,17 +322,19 @@ class Judge:
         try:
             if is_served:
                 template = await self._as_hub_keeps(path, template)
-            manifest = render(template)
+            manifest = await render(template)
         except _REFUSALS as error:
             return Judgement(Verdict.REFUSED, live, f"the hub refuses it: {error.message}")
-        except OverrideFailed as error:
+        except (OverrideFailed, InterpretationFailed) as error:
             return Judgement(Verdict.REFUSED, live, str(error))
         return await self.judge_manifest(path, live, manifest)
 
     async def judge_manifest(self, path: ResourcePath, live: Object, manifest: Object) -> Judgement:
         """Return what the manifest of a Work would make of the member's object."""
         try:
-            effect = await ask_effect(self.member, path, live, manifest)
+            effect = await ask_effect(self.member, path, live, manifest, self.interpreter)
+        except InterpretationFailed as error:
+            return Judgement(Verdict.REFUSED, live, str(error))
         except _REFUSALS as error:
             return Judgement(Verdict.REFUSED, live, f"the member refuses it: {error.message}")
         except NotFound:

@@ -28,6 +28,7 @@ from clusterspace.apis.fleet_placements import (
     placement_text,
     reports_only,
 )
+from clusterspace.apis.interpreter.templates import dependencies_in
 from clusterspace.apis.kinds import kind_of
 from clusterspace.apis.member_clusters import MEMBER_CLUSTERS
 from clusterspace.apis.works import TargetCluster, manifests_of
@@ -35,6 +36,7 @@ from clusterspace.client.discovery import Discovery, ServedResources
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, WriteOptions
 from clusterspace.errors import ApiError, CannotMigrate, NotFound, OverrideFailed
+from clusterspace.fleet.interpretation.interpreter import Interpreter
 from clusterspace.fleet.migration import kubefleet
 from clusterspace.fleet.migration.carrying import PLACEHOLDER
 from clusterspace.fleet.migration.hub_planning import (
@@ -140,6 +142,7 @@ async def plan_fleet(
     request: PlanRequest,
     now: float,
     progress: Progress = lambda _count, _resource: None,
+    interpreter: Interpreter | None = None,
 ) -> MigrationPlan:
     """Look at a KubeFleet and say what carrying over what it places would do."""
     uid, own_uid = await uid_of_cluster(other), await uid_of_cluster(hub)
@@ -151,7 +154,9 @@ async def plan_fleet(
     judges: dict[str, Judge] = {}
     for name, member in members.items():
         cluster = await hub.get(ResourcePath(CLUSTERS, name=name))
-        judges[name] = await make_judge(hub, member, cluster, request.name, request.at_once)
+        judges[name] = await make_judge(
+            hub, member, cluster, request.name, request.at_once, interpreter
+        )
     theirs = _Theirs(
         hub=other,
         ours=hub,
@@ -347,7 +352,7 @@ async def _plan_template(
         owner=owner,
         clusters=clusters,
         hub_effect=hub_effect(kind_of(template)),
-        needs=needs_of(template, {}),
+        needs=needs_of(template, {}, dependencies_in(template)),
     )
     why = objection_to(item)
     return msgspec.structs.replace(item, take=not why, reason=reason or why)
@@ -382,7 +387,7 @@ async def _judge(
             if (others := kubefleet.other_owners(live, owners)) and not shares:
                 return Verdict.REFUSED, f"on {cluster}: {others[0]} owns it as well", ()
 
-            def render(kept: Object, judge: Judge = judge) -> Object:
+            async def render(kept: Object, judge: Judge = judge) -> Object:
                 return rendered(kept, placement, judge, theirs.overrides)
 
             try:
@@ -390,7 +395,7 @@ async def _judge(
                     judged = await judge.judge_carried(where, live, desired, render)
                 else:
                     # This hub has no object of what is in an envelope, and maybe the namespace.
-                    manifest = render(desired if inner is template else inner)
+                    manifest = await render(desired if inner is template else inner)
                     judged = await judge.judge_manifest(where, live, manifest)
             except OverrideFailed as error:
                 return Verdict.REFUSED, f"on {cluster}: {error}", ()

@@ -371,14 +371,14 @@ def _refuse_nonsense(plan: MigrationPlan, where: str) -> None:
                 f"{place}.rank is {item.rank}, after {rank}: what others need comes before them"
             )
         rank = item.rank
-        why = objection_to(item)
-        if item.take and why:
-            raise CannotMigrate(f"{place}: {item.title} has take: true, but {why}")
         if item.checksum and item.checksum != checksum_of(item):
             raise CannotMigrate(
                 f"{place}: {item.title} was edited: only `take` and `allow` are for people, the "
                 "rest is what hub and member answered; plan again"
             )
+        why = objection_to(item)
+        if item.take and why:
+            raise CannotMigrate(f"{place}: {item.title} has take: true, but {why}")
 
 
 _CAMEL: Final = {"api_version": "apiVersion", "resource_version": "resourceVersion"}

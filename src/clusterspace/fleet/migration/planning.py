@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +21,7 @@ from clusterspace.errors import (
     CannotMigrate,
     Expired,
     Forbidden,
+    InterpretationFailed,
     MethodNotAllowed,
     NotFound,
     NotServed,
@@ -27,14 +29,16 @@ from clusterspace.errors import (
 )
 from clusterspace.fleet.execution.provenance import manifest_for, work_key_of
 from clusterspace.fleet.execution.takeover import is_managed, is_ours
+from clusterspace.fleet.interpretation.interpreter import Interpreter
 from clusterspace.fleet.membership import manifests
-from clusterspace.fleet.migration.judgement import Judge
+from clusterspace.fleet.migration.judgement import Judge, Judgement
 from clusterspace.fleet.migration.plan import (
     LeftOut,
     MigrationPlan,
     PlanItem,
     PlannedCluster,
     PlanSpec,
+    Verdict,
     assign_policies,
     keep_in_order,
     new_plan,
@@ -120,7 +124,12 @@ async def read_overrides(hub: Reader, namespace: str) -> OverridePolicies:
 
 
 async def make_judge(
-    hub: ClusterClient, member: ClusterClient, cluster: Object, migration: str, at_once: int
+    hub: ClusterClient,
+    member: ClusterClient,
+    cluster: Object,
+    migration: str,
+    at_once: int,
+    interpreter: Interpreter | None = None,
 ) -> Judge:
     """Read from the hub what decides how objects are rendered for a cluster."""
     own: dict[str, tuple[Object, ...]] = {}
@@ -147,6 +156,7 @@ async def make_judge(
         overrides=own,
         rivals=rivals,
         at_once=at_once,
+        interpreter=interpreter,
     )
 
 
@@ -156,10 +166,16 @@ async def plan_cluster(
     request: PlanRequest,
     now: float,
     progress: Progress = lambda _count, _resource: None,
+    interpreter: Interpreter | None = None,
 ) -> MigrationPlan:
     """Look at a member and say what taking it in would do; nothing is written anywhere."""
     cluster, uid = await require_cluster(hub, member, request.cluster)
-    judge = await make_judge(hub, member, cluster, request.name, request.at_once)
+    judge = await make_judge(hub, member, cluster, request.name, request.at_once, interpreter)
+    for name in sorted(request.namespaces):
+        # A list in one that is misspelt is empty, and a plan for nothing looks like a success.
+        with suppress(Forbidden):
+            if await member.find(ResourcePath(NAMESPACES, name=name)) is None:
+                raise CannotMigrate(f"{request.cluster} has no namespace {name}")
     served = await Discovery(member.connection).served()
     left: Counter[tuple[str, str]] = Counter()
     unread: list[LeftOut] = [
@@ -227,6 +243,11 @@ async def _plan_one(
     is_seen = scaled is not None
     retains = (path.namespace, kind.kind, path.name) in scaled if is_seen else kind in _SCALABLE
     judged = await judge.judge(path, live, retains_replicas=retains)
+    try:
+        needed = await judge.dependencies(judged.live)
+    except InterpretationFailed as error:
+        # What it needs would be left behind when it is spread or moved.
+        needed, judged = (), Judgement(Verdict.REFUSED, judged.live, str(error))
     item = PlanItem(
         api_version=str(live["apiVersion"]),
         kind=str(live["kind"]),
@@ -240,7 +261,7 @@ async def _plan_one(
         changes=judged.changes,
         owner=planned_owner(judged.live),
         hub_effect=hub_effect(kind),
-        needs=needs_of(judged.live, definitions),
+        needs=needs_of(judged.live, definitions, needed),
         rank=rank_of(kind),
         retains_replicas=retains,
         take=False,

@@ -168,8 +168,7 @@ class _Comparison:
             yield Finding(Verdict.NOT_SEEN, each.kind, each.namespace, each.name, why)
         self._explain_jobs()
         self._explain_scaling()
-        for then, now in self._pairs():
-            key = (then or now).key
+        for key, then, now in self._pairs():
             kind, namespace, _ = key
             if {(kind, namespace), (kind, "")} & self.dark or key in self.dark_objects:
                 continue  # said above, and neither gone nor unchanged
@@ -179,13 +178,13 @@ class _Comparison:
             elif then is not None:
                 self.unchanged[kind] += 1
 
-    def _pairs(self) -> Iterator[tuple[Identity, Identity | None] | tuple[None, Identity]]:
+    def _pairs(self) -> Iterator[tuple[Key, Identity | None, Identity | None]]:
         """Yield everything that was seen, as it was and as it is."""
         for then in self.before:
-            yield then, self.after.by_key(then.key)
+            yield then.key, then, self.after.by_key(then.key)
         for now in self.after:
             if self.before.by_key(now.key) is None:
-                yield None, now
+                yield now.key, None, now
 
     def _by_uid(self, uid: str) -> Identity | None:
         return self.after.by_uid(uid) or self.before.by_uid(uid)

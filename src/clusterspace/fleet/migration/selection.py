@@ -6,11 +6,11 @@ on the hub     kinds whose objects have an effect on the hub, too, are taken onl
 order          namespaces, definitions, what others need, workloads, what is about workloads
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from clusterspace.apis import kinds
-from clusterspace.apis.interpreter.templates import dependencies_in
+from clusterspace.apis.interpreter.templates import Dependency
 from clusterspace.apis.kinds import kind_of
 from clusterspace.apis.works import is_reserved_namespace, why_at_home
 from clusterspace.fleet.execution.provenance import controller_of
@@ -168,14 +168,21 @@ def rank_of(kind: GroupKind) -> int:
     return _LAST if _HUB_EFFECTS.get(kind) == _LIMITS else _AFTER_WORKLOADS
 
 
-def needs_of(live: Object, definitions: Mapping[GroupKind, str]) -> tuple[str, ...]:
-    """Return what an object needs, as people call it; `definitions` are names by kind."""
+def needs_of(
+    live: Object, definitions: Mapping[GroupKind, str], needed: Iterable[Dependency]
+) -> tuple[str, ...]:
+    """Return what an object needs, as people call it.
+
+    `definitions` are names by kind; `needed` is what it names itself, or an interpreter says.
+    """
     needs: list[str] = []
     if namespace := namespace_of(live):
         needs.append(f"Namespace {namespace}")
     if definition := definitions.get(kind_of(live)):
         needs.append(f"CustomResourceDefinition {definition}")
-    needs += (f"{each.kind} {each.namespace}/{each.name}" for each in dependencies_in(live))
+    # What is selected by labels is nobody's in particular.
+    named = (each for each in needed if each.name)
+    needs += (f"{each.kind} {each.namespace}/{each.name}".replace(" /", " ") for each in named)
     match kind_of(live):
         case kinds.AUTOSCALER:
             target: Object = find_at(live, "spec", "scaleTargetRef") or {}

@@ -20,7 +20,14 @@ from clusterspace.apis.works import clusters_of, name_for, preserves_resources, 
 from clusterspace.client.discovery import ServedResources
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, DeleteOptions, ListOptions, Propagation
-from clusterspace.errors import CannotMigrate, Conflict, NotFound, NotServed
+from clusterspace.errors import (
+    CannotMigrate,
+    ClusterError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    NotServed,
+)
 from clusterspace.fleet.execution.takeover import is_managed
 from clusterspace.fleet.migration.apply import (
     CarriedItems,
@@ -100,6 +107,16 @@ class Undoing:
     async def run(self) -> Counter[State]:
         """Give back what was taken; CannotMigrate names what cannot be, after all else was."""
         record = await self._store.record()
+        try:
+            return await self._run(record)
+        except (ClusterError, Forbidden) as error:
+            undone = self._tally.counts[State.UNDONE]
+            raise CannotMigrate(
+                f"{error}; {undone} of {record.items} are given back, and nothing is lost: "
+                f"`clusterspace migrate undo {record.name}` goes on"
+            ) from error
+
+    async def _run(self, record: Record) -> Counter[State]:
         self._cluster = record.cluster
         only = self._options.only
         is_there = not only
@@ -107,7 +124,7 @@ class Undoing:
         async for chunk in self._store.chunks(record):
             self._tally.note(chunk)
             self._carried.note(chunk)
-            is_there |= any(each.plan.title == only for each in chunk.items)
+            is_there |= any(self._is_meant(each) for each in chunk.items)
             if any(_is_namespace(each.plan) for each in chunk.items):
                 with_namespaces.append(chunk.number)
         if not is_there:
@@ -160,7 +177,9 @@ class Undoing:
         return last, count
 
     def _is_meant(self, item: Item) -> bool:
-        return not self._options.only or item.plan.title == self._options.only
+        kind, _, key = self._options.only.partition(" ")
+        planned = item.plan
+        return not kind or (planned.kind.lower(), planned.path.key) == (kind.lower(), key)
 
     async def _tell(self, phase: Phase, message: str = "") -> None:
         await self._store.tell(phase, self._tally.counts, self._clock.now(), message)

@@ -68,7 +68,9 @@ def test_two_plans_that_differ_in_one_word_have_two_digests() -> None:
 
 
 def edited(change: Callable[[Any], object]) -> bytes:
-    written = plan(item(), item("api", policy="migration-west-1"))
+    restarts: dict[str, Any] = {"verdict": Verdict.WOULD_RESTART, "reason": "pods restart"}
+    old = item("old", take=False, **restarts)
+    written = plan(item(), item("api", policy="migration-west-1"), old)
     document = yaml.safe_load("".join(write_plan(written)))
     change(document)
     return yaml.safe_dump(document).encode()
@@ -115,14 +117,18 @@ def edited(change: Callable[[Any], object]) -> bytes:
             "west.yaml: spec.items[1].rank is 0, after 4: what others need comes before them",
         ),
         (
-            lambda d: d["spec"]["items"][1].update(verdict="WouldRestart", reason="pods restart"),
-            "west.yaml: spec.items[1]: Deployment shop/api has take: true, but pods restart: "
+            lambda d: d["spec"]["items"][2].update(take=True),
+            "west.yaml: spec.items[2]: Deployment shop/old has take: true, but pods restart: "
             "`allow: [Restart]` takes it all the same",
         ),
         (
             lambda d: d["spec"]["items"][1].update(retainsReplicas=True),
             "west.yaml: spec.items[1]: Deployment shop/api was edited: only `take` and `allow` are "
             "for people, the rest is what hub and member answered; plan again",
+        ),
+        (
+            lambda d: d["spec"]["items"][2].update(verdict="Same", take=True),
+            "west.yaml: spec.items[2]: Deployment shop/old was edited: ",
         ),
         (
             lambda d: d["spec"]["items"][1].pop("policy"),
@@ -148,7 +154,7 @@ def test_what_people_edit_is_no_part_of_the_checksum() -> None:
 
     read = read_plan(edited(allow_all), "west.yaml")
 
-    assert [each.allow for each in read.spec.items] == [(Allow.OWNER, Allow.CHANGES)] * 2
+    assert [each.allow for each in read.spec.items] == [(Allow.OWNER, Allow.CHANGES)] * 3
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from clusterspace.apis import kinds
+from clusterspace.apis.interpreter.templates import dependencies_in
 from clusterspace.fleet.migration.selection import (
     DEFINITION,
     NAMESPACE,
@@ -107,13 +108,14 @@ def test_an_object_names_what_it_needs() -> None:
     }
     gear = with_metadata(of("Gear", "g", "example.com/v1"), namespace="shop")
 
-    assert needs_of(web, {}) == ("Namespace shop", "Secret shop/db")
-    assert needs_of(with_metadata(ingress, namespace="shop"), {}) == (
+    assert needs_of(web, {}, dependencies_in(web)) == ("Namespace shop", "Secret shop/db")
+    ingress = with_metadata(ingress, namespace="shop")
+    assert needs_of(ingress, {}, dependencies_in(ingress)) == (
         "Namespace shop",
         "Secret shop/cert",
         "Service shop/web",
     )
-    assert needs_of(gear, {GEAR: "gears.example.com"}) == (
+    assert needs_of(gear, {GEAR: "gears.example.com"}, ()) == (
         "Namespace shop",
         "CustomResourceDefinition gears.example.com",
     )
