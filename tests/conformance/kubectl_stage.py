@@ -115,7 +115,11 @@ class Stage:
     def kubectl(self, command: str) -> Ran:
         """Run a command, written without the word `kubectl`, to its end."""
         with self.start(command) as process:
-            output, error = process.communicate(timeout=PATIENCE)
+            try:
+                output, error = process.communicate(timeout=PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()  # else it is waited for, for ever, on the way out
+                raise
         return Ran(process.returncode, output, error)
 
     def start(self, command: str) -> "subprocess.Popen[str]":
