@@ -13,10 +13,16 @@ from clusterspace.apis import stamps
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.apis.works import CLUSTER_RESOURCE_BINDINGS
 from clusterspace.client.requests import ResourcePath
-from clusterspace.client.resources import DeleteOptions
+from clusterspace.client.resources import (
+    ClusterClient,
+    DeleteOptions,
+    PatchType,
+    WriteOptions,
+)
 from clusterspace.controllers.controller import Request, RequeueAfter
 from clusterspace.controllers.events import EVENTS
 from clusterspace.controllers.informers import STALE_SECONDS
+from clusterspace.errors import Conflict
 from clusterspace.fleet.propagation.scheduler.filters import candidate_of
 from clusterspace.fleet.propagation.scheduler.reservations import Reservations
 from clusterspace.kube.objects import (
@@ -439,6 +445,39 @@ async def test_of_those_that_wait_the_highest_priority_is_placed_first(fleet: Fl
             await fleet.until_told(place, "Success")
         for place in usual:
             await fleet.until_told(place, "SchedulerError")
+
+
+class Overtaken(ClusterClient):
+    """Of each binding somebody else writes the status first, once."""
+
+    _late: frozenset[str] = frozenset()
+
+    async def patch(
+        self,
+        place: ResourcePath,
+        patch_type: PatchType,
+        patch: Any,
+        options: WriteOptions = WriteOptions(),  # noqa: B008 - it is frozen
+    ) -> Object:
+        if place.subresource == "status" and place.name not in self._late:
+            self._late |= {place.name}
+            raise Conflict("somebody was faster")
+        return await super().patch(place, patch_type, patch, options)
+
+
+async def test_room_stays_taken_when_only_the_status_could_not_be_written(fleet: Fleet) -> None:
+    for name in ("member1", "member2"):
+        path = ResourcePath(CLUSTERS, name=name)
+        await fleet.change(
+            path, lambda held: with_value(held, room(1), "status", "resourceSummary")
+        )
+    by_room = {"replicaScheduling": DYNAMIC, **SMALLEST}
+    async with running_scheduler(fleet.hub_client, Overtaken(fleet.hub_client.connection)):
+        for number in range(2):
+            place = await fleet.bind(f"taker-{number}", by_room, replicas=1)
+            await fleet.until_told(place, "Success")
+        place = await fleet.bind("latecomer", by_room, replicas=1)
+        await fleet.until_told(place, "SchedulerError")
 
 
 ONE = {"spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]}

@@ -87,7 +87,9 @@ def _fleet(work: Path, tree: Path) -> Generator[None]:
         stack.enter_context(running(work, "up", (*up, "--fleet-port", "0"), **settings))
         for name in members:
             sim = (_CLUSTERSPACE, "sim", name, "--data-dir", work / name, "--port", "0")
-            stack.enter_context(running(work, name, (*sim, "--nodes", "1")))
+            # As large as where Karmada itself runs them: some specs fill a cluster.
+            small = ("--nodes", "1", "--node-cpu", "4")
+            stack.enter_context(running(work, name, (*sim, *small)))
         everyone = ("hub", *members)
         kubeconfigs = {each: wait_for_file(work / each / "kubeconfig") for each in everyone}
         at_hub = ("--context", "hub")

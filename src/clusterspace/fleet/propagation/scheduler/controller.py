@@ -157,15 +157,11 @@ class Scheduler(Reconciler):
             peers = self._groups.peers_of(request, binding)
             decision = plan_for(binding, dict(sorted(confirmed.items())), peers)
         # In the same step as the decision, and before the first await: the next one is decided by
-        # what this one leaves. A write that fails gives it back, and all is decided anew.
+        # what this one leaves. Clusters that could not be written give it back, and all is decided
+        # anew.
         self._reservations.reserve(request, binding, decision.targets, reported)
         self._groups.note(request, binding, decision.targets)
-        try:
-            decision = await self._write(request, informer.path.at(request.key), binding, decision)
-        except BaseException:
-            self._reservations.release(request)
-            self._groups.forget(request)
-            raise
+        decision = await self._write(request, informer.path.at(request.key), binding, decision)
         if decision.is_success:
             self._waiting.discard(request)
             return Done()
@@ -259,8 +255,14 @@ class Scheduler(Reconciler):
                 message=error.message,
             )
             placed = binding
+        except BaseException:
+            self._reservations.release(request)
+            self._groups.forget(request)
+            raise
         # Killed here, the clusters are chosen and the condition does not say so. The next attempt
-        # decides the same, finds nothing to write in the spec, and writes the status.
+        # decides the same, finds nothing to write in the spec, and writes the status. So what was
+        # reserved stays if the status cannot be written: others write it in the same moment, and
+        # the next attempt sees nothing more to place.
         desired = with_outcome(placed, decision, self._clock.now())
         stored = await commit(self._hub, path, placed, desired)
         self._groups.written(request, resource_version_of(stored))
