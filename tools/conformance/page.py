@@ -187,8 +187,8 @@ def karmada_section(
         names = "\n".join(f"- {cell(_plain(each))}" for each in sorted(passed_alone))
         parts += [
             "Of these, some failed in the whole run, beside others on a busy machine or for what"
-            " was mended and made ready since (the address that has search among it), and passed when"
-            f" they were run again:\n\n{names}"
+            " was mended and made ready since (the address that has search among it), and passed"
+            f" when they were run again:\n\n{names}"
         ]
     if reasons:
         rows = [
