@@ -10,6 +10,8 @@ from typing import Any, BinaryIO, Final, cast
 import yaml
 
 ITEMS: Final = ("spec", "items")
+_MOST_WORDS: Final = 1000
+"""That are remembered: fields and kinds come often, names and UIDs once."""
 
 
 class PlanReader(yaml.SafeLoader):
@@ -92,7 +94,7 @@ class PlanReader(yaml.SafeLoader):
         node = yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark)
         word = self.construct_object(node)
         self.constructed_objects.clear()
-        if is_plain and len(event.value) < 64:
+        if is_plain and len(event.value) < 64 and len(self._words) < _MOST_WORDS:
             self._words[event.value] = word
         return word
 
