@@ -12,9 +12,11 @@ An ID token is a bearer token like any other: the hub says whose it is, and has 
 No other token is asked for or kept, so a session ends with its ID token.
 """
 
+import asyncio
 import base64
 import hashlib
 import hmac
+import math
 import re
 import secrets
 from collections.abc import Awaitable, Callable
@@ -43,6 +45,7 @@ SIGN_ON_PATHS: Final = (_BEGIN_PATH, _DONE_PATH)
 _WAY_SECONDS: Final = 600
 """From here to the issuer and back, with a password and a second factor to be found."""
 _DISCOVERED_SECONDS: Final = 300.0
+_FAILED_SECONDS: Final = 10.0
 _ERROR_CODE: Final = re.compile(r"[a-z_]{1,40}")
 _log = structlog.get_logger(__name__)
 
@@ -90,7 +93,9 @@ class SignOn:
         self._clock = clock
         self._issuer = Issuer(settings.issuer, clock, settings.authority)
         self._box = SecretBox(sealing_key or secrets.token_bytes(SecretBox.KEY_SIZE))
-        self._discovered: tuple[float, dict[str, Any]] | None = None
+        self._asking = asyncio.Lock()
+        self._asked_again_at = -math.inf
+        self._discovered: dict[str, Any] | None = None
 
     async def answer(self, context: RequestContext, take: Take) -> Response:
         """Send a browser to the issuer, or with what it came back with to the page."""
@@ -189,11 +194,26 @@ class SignOn:
             raise _Failed("failed", f"{file}: {error.strerror}") from error
 
     async def _discover(self) -> dict[str, Any]:
-        """Return what the issuer says of itself, asked for every five minutes."""
-        now = self._clock.monotonic()
-        if self._discovered is None or now >= self._discovered[0] + _DISCOVERED_SECONDS:
-            self._discovered = (now, await self._issuer.discover())
-        return self._discovered[1]
+        """Return what the issuer says of itself, asked for every five minutes.
+
+        Strangers have it asked: so one of them at a time, and for a while after it failed nobody.
+        """
+        async with self._asking:
+            now = self._clock.monotonic()
+            if now < self._asked_again_at:
+                if self._discovered is None:
+                    raise IssuerUnusable("it could not be asked a moment ago")
+                return self._discovered
+            self._asked_again_at = now + _FAILED_SECONDS
+            try:
+                self._discovered = await self._issuer.discover()
+            except IssuerUnusable:
+                if self._discovered is None:
+                    raise
+                # What it said before is more than nothing: addresses seldom change.
+                return self._discovered
+            self._asked_again_at = now + _DISCOVERED_SECONDS
+            return self._discovered
 
     async def _authentications(self) -> Any:
         named = (await self._discover()).get("token_endpoint_auth_methods_supported")
