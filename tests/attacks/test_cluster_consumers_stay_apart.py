@@ -18,6 +18,7 @@ from clusterspace.apis.consumers import (
     CLUSTER_CONSUMERS,
     CLUSTER_PROFILES,
     CONSUMER_LABEL,
+    RENEWS,
     profile_for,
     read_consumer,
 )
@@ -26,12 +27,13 @@ from clusterspace.client.resources import ClusterClient, DeleteOptions, PatchTyp
 from clusterspace.errors import Forbidden
 from clusterspace.fleet.membership.consumers import token_request
 from clusterspace.fleet.membership.manifests import SERVICE_ACCOUNTS
-from clusterspace.kube.objects import Object, metadata_of, uid_of, with_value
+from clusterspace.kube.objects import Object, annotations_of, metadata_of, uid_of, with_value
 from clusterspace.testing.builders import CONFIG_MAPS, SECRETS, secret
 from clusterspace.testing.hubs import client_for_test, part_of_hub
-from clusterspace.testing.steps import until, until_equal
+from clusterspace.testing.steps import edit, until, until_equal
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+ANNOTATIONS = ("metadata", "annotations")
 LAMP = ResourcePath(CONFIG_MAPS, "default", "lamp")
 
 
@@ -72,6 +74,28 @@ async def test_the_secret_of_one_consumer_opens_nothing_of_another(site: Consume
         ):
             with pytest.raises(Forbidden):
                 await thief.get(path)
+
+
+@pytest.mark.parametrize("said", ["whenever", "9999-01-01T00:00:00Z", ""])
+async def test_what_is_written_beside_a_token_keeps_no_token_back(
+    site: ConsumerSite, said: str
+) -> None:
+    space = f"scribble-{len(said)}"
+    await site.prepare(space, "east", "west")
+    await site.introduce(consumer(space, clusterNames=["east", "west"]))
+    first = [await site.credentials(space, name) for name in ("east", "west")]
+    places = [ResourcePath(SECRETS, space, name) for name in ("east", "west")]
+    for place in places:
+        await edit(site.hub, place, lambda held: with_value(held, said, *ANNOTATIONS, RENEWS))
+    await site.label("east", scribbled=space)
+
+    for place, before in zip(places, first, strict=True):
+
+        async def is_renewed(place: ResourcePath = place) -> bool:
+            return annotations_of(await site.hub.get(place)).get(RENEWS) != said
+
+        await until(is_renewed)
+        assert (await site.credentials(space, place.name))["token"] != before["token"]
 
 
 async def test_a_namespace_cannot_give_itself_more_clusters(site: ConsumerSite) -> None:

@@ -53,7 +53,13 @@ from clusterspace.controllers.controller import (
 )
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, Update
-from clusterspace.errors import AlreadyExists, Forbidden, MalformedSelector, NotFound
+from clusterspace.errors import (
+    AlreadyExists,
+    Forbidden,
+    MalformedSelector,
+    MalformedTimestamp,
+    NotFound,
+)
 from clusterspace.fleet.membership.manifests import SECRETS, SERVICE_ACCOUNTS
 from clusterspace.kube.conditions import FALSE, TRUE, Condition, find_condition, set_condition
 from clusterspace.kube.objects import (
@@ -244,10 +250,9 @@ class ClusterConsumers(Reconciler):
                 live = await self._hub.create(path.collection, desired)
             described = merged(live, desired)
             shaped = with_token(described, consumer, self._address, "", ("", ""))
-            due = annotations_of(live).get(RENEWS)
+            left = seconds_left(live, now)
             # Somebody else may have written this annotation: one from beyond the time that a token
             # lives for is not ours.
-            left = parse_time(due) - now if due else 0.0
             if shape_of(shaped) == shape_of(live) and 0 < left <= consumer.token_seconds:
                 return left
             # A crash behind this line leaves a token that nobody has: it ends by itself.
@@ -294,6 +299,14 @@ class ClusterConsumers(Reconciler):
 
 _FORBIDDEN: Final = "CredentialsForbidden"
 _NO_ACCOUNT: Final = "ServiceAccountNotFound"
+
+
+def seconds_left(secret: Object, now: float) -> float:
+    """Return for how long a Secret says that its token is good; nonsense says nothing."""
+    try:
+        return parse_time(annotations_of(secret).get(RENEWS, "")) - now
+    except MalformedTimestamp:
+        return 0.0
 
 
 def token_request(secret: Object, seconds: int) -> Object:
