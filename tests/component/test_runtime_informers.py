@@ -274,6 +274,28 @@ async def test_a_deletion_nobody_saw_is_told_once_after_the_relist(bench: Bench)
     assert seen.deleted == ["default/b"]
 
 
+async def test_a_change_that_one_handler_cannot_read_reaches_the_others_and_so_do_all_later_ones(
+    bench: Bench, logged_errors: list[str]
+):
+    """Whoever wrote the object may have meant just that: the others must not miss anything."""
+    heard: list[str] = []
+
+    def stumble(update: Update) -> None:
+        if update.key.endswith("/odd"):
+            raise ValueError("what is this?")
+
+    informer = Informer(bench.watcher_client, MAPS)
+    informer.add_handler(stumble)
+    informer.add_handler(lambda update: heard.append(update.key))
+    async with running(informer):
+        for name in ("odd", "plain"):
+            await bench.server_client.create(MAPS, config_map(name))
+        await become_equal(informer, bench.server_client)
+
+    assert heard[-2:] == ["default/odd", "default/plain"]
+    assert any("default/odd" in each for each in logged_errors)
+
+
 async def test_an_object_made_anew_under_its_old_name_is_a_deletion_and_an_addition(bench: Bench):
     told: list[tuple[str, bool]] = []
     informer = Informer(bench.watcher_client, MAPS)

@@ -354,6 +354,8 @@ _MICRO_TIME_PIECES: Final = (
 )  # fmt: skip
 
 _NEVER: Final = "0001-01-01T00:00:00"
+_NO_ZONE: Final = re.compile(r"[+-](?:(?:2[4-9]|[3-9][0-9]):[0-9]{2}|[0-9]{2}:[6-9][0-9])$")
+"""The end of a time in a zone that there is not."""
 
 
 def _time_reader(
@@ -374,6 +376,8 @@ def _time_reader(
             if rest:
                 raise Unreadable(f'parsing time "{value}": extra text: "{rest}"')
             try:
+                if _NO_ZONE.search(value):
+                    raise MalformedTimestamp(value)
                 written = form(times.parse_time(value))
             except MalformedTimestamp as malformed:
                 raise Unreadable(f'parsing time "{value}": day out of range') from malformed

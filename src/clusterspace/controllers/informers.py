@@ -321,7 +321,18 @@ class Informer:
                 self.cache.put(change.item)
                 update = Update(key, before, change.item.raw, resource)
             for handler in self._handlers:
-                handler(update)
+                try:
+                    handler(update)
+                except Exception as error:  # noqa: BLE001 - whatever it is, others must hear the rest
+                    # An object that somebody wrote so that one cannot read it. Ended here, this
+                    # informer would begin again, and the other handlers had missed the change.
+                    _log.error(
+                        "change not understood",
+                        cluster=self.cluster,
+                        resource=str(self.path),
+                        object=key,
+                        exc_info=error,
+                    )
         # After the handlers: who waits for the sync may rely on every one of them having heard of
         # every object that was in the first list. It is never taken back. A stream that breaks and
         # is listed again brings what was missed as changes, and the cache is whole all the while,

@@ -1,7 +1,7 @@
 """Times, durations and ages as Kubernetes, Go and kubectl write them."""
 
 import re
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
@@ -12,6 +12,9 @@ from clusterspace.kube.statuses import quoted
 # gives; it holds a microsecond exactly enough to print it back unchanged until the year 2242.
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST, _LAST = (
+    (datetime(*day, tzinfo=UTC) - _EPOCH).total_seconds() for day in ((1, 1, 1), (9999, 12, 31))
+)
 
 _USUAL_LENGTH = len("2006-01-02T15:04:05Z")
 _REMEMBERED = 4096
@@ -19,9 +22,9 @@ _REMEMBERED = 4096
 
 _RFC_3339 = re.compile(
     r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
-    r"T(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
+    r"[Tt](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})"
     r"(?:\.(?P<fraction>[0-9]+))?"
-    r"(?:Z|(?P<sign>[+-])(?P<offset_hours>[0-9]{2}):(?P<offset_minutes>[0-9]{2}))"
+    r"(?:[Zz]|(?P<sign>[+-])(?P<offset_hours>[0-9]{2}):(?P<offset_minutes>[0-9]{2}))"
 )
 
 
@@ -46,7 +49,11 @@ def format_micro_time(seconds: float) -> str:
 
 
 def parse_time(text: str) -> float:
-    """Read either form, with any offset and any number of decimals, into seconds."""
+    """Read either form, with any offset and any number of decimals, into seconds.
+
+    Every text of format `date-time` is read, small letters and offsets of days too: members write
+    such into statuses, API servers store them, and no reader may stop at one.
+    """
     # Of other lengths nothing is remembered: clients may send as many decimals as they like.
     return _parse_usual(text) if len(text) == _USUAL_LENGTH else _parse(text)
 
@@ -57,18 +64,16 @@ def _parse(text: str) -> float:
         raise _unreadable(text)
     calendar = (int(found[part]) for part in ("year", "month", "day", "hour", "minute", "second"))
     micros = int(f"{found['fraction'] or '':0<6}"[:6])
-    zone = UTC
     try:
-        if found["sign"] is not None:
-            minutes = int(found["offset_minutes"])
-            if minutes > 59:
-                raise _unreadable(text)
-            offset = timedelta(hours=int(found["offset_hours"]), minutes=minutes)
-            zone = timezone(-offset if found["sign"] == "-" else offset)
-        moment = datetime(*calendar, microsecond=micros, tzinfo=zone)
-    except ValueError as error:  # the 31st of February, hour 25, an offset of a day or more
+        moment = datetime(*calendar, microsecond=micros, tzinfo=UTC)
+    except ValueError as error:  # the 31st of February, hour 25
         raise _unreadable(text) from error
-    return (moment - _EPOCH).total_seconds()
+    seconds = (moment - _EPOCH).total_seconds()
+    if found["sign"] is None:
+        return seconds
+    offset = int(found["offset_hours"]) * _HOUR + int(found["offset_minutes"]) * _MINUTE
+    seconds += offset if found["sign"] == "-" else -offset
+    return min(max(seconds, _FIRST), _LAST)  # what is read can be written
 
 
 _parse_usual = lru_cache(_REMEMBERED)(_parse)
