@@ -93,7 +93,7 @@ class SignOn:
         self._clock = clock
         self._issuer = Issuer(settings.issuer, clock, settings.authority)
         self._box = SecretBox(sealing_key or secrets.token_bytes(SecretBox.KEY_SIZE))
-        self._asking = asyncio.Lock()
+        self._discovery = asyncio.Lock()
         self._asked_again_at = -math.inf
         self._discovered: dict[str, Any] | None = None
 
@@ -198,7 +198,7 @@ class SignOn:
 
         Strangers have it asked: so one of them at a time, and for a while after it failed nobody.
         """
-        async with self._asking:
+        async with self._discovery:
             now = self._clock.monotonic()
             if now < self._asked_again_at:
                 if self._discovered is None:
