@@ -203,8 +203,9 @@ class Judge:
         any_state_seconds: float,
         longest_stall: float = 0.0,
     ) -> None:
-        self._most_seconds = MOST_SECONDS + longest_stall
-        """How long an answer may have been on its way, on a machine that was busy elsewhere."""
+        self._most_seconds = 3 * MOST_SECONDS + longest_stall
+        """How long before an answer it may have been asked for: for its metadata first, for what
+        is new of it, and then whole, on a machine that was busy elsewhere."""
         self._clusters = list(logs)
         self._histories = {name: _History(log) for name, log in logs.items()}
         self._watched = {
