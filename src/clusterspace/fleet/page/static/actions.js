@@ -3,7 +3,7 @@
 
 import { ask, askJson, HUB, withQuery } from "./api.js";
 import { diffLines, hunks } from "./differences.js";
-import { fill, h } from "./dom.js";
+import { fill, h, isFocusLost } from "./dom.js";
 import { quoted, yaml } from "./model.js";
 import { command } from "./parts.js";
 import { allowChanges, refreshSession, session } from "./session.js";
@@ -39,6 +39,7 @@ export function actionBar(target, current, signal) {
   const bar = h("div", { class: "actions", role: "group", "aria-label": S.actions.title, hidden: true });
   let allowed = [];
   const elsewhere = new Set();
+  let away = null;
   let drawn = "";
 
   function draw() {
@@ -64,7 +65,7 @@ export function actionBar(target, current, signal) {
     try {
       await allowChanges(true);
       draw();
-      bar.querySelector("button")?.focus();
+      (bar.querySelector("button") ?? away)?.focus();
     } catch (error) {
       fill(bar, h("p", { class: "notice bad", role: "alert" }, S.failed(error.message)));
     }
@@ -90,8 +91,8 @@ export function actionBar(target, current, signal) {
   });
   const stop = session.subscribe(draw);
   signal.addEventListener("abort", stop, { once: true });
-  /** Say what else its user may do here, with a button that is elsewhere. */
-  const offer = (verb) => (elsewhere.add(verb), draw());
+  /** Say what else its user may do here, with a button that is elsewhere: below a heading that takes focus. */
+  const offer = (verb, heading) => (elsewhere.add(verb), (away = heading), draw());
   return { node: bar, draw, offer };
 }
 
@@ -219,6 +220,7 @@ function showAction(action, object, signal) {
       if (signal.aborted) return;
       if (error.latest) showConflict(error.latest);
       else complain(error);
+      if (isFocusLost()) preview.focus();
       if (error.status === 403) refreshSession();
     }
   }
@@ -256,5 +258,5 @@ function showAction(action, object, signal) {
 /** Lines that differ, with a few around them. */
 export function diffView(lines, label) {
   const shown = hunks(lines).map((hunk) => h("code", { class: "hunk" }, hunk.map(({ sign, text }) => h(sign === "+" ? "ins" : sign === "-" ? "del" : "span", {}, `${sign} ${text}\n`))));
-  return h("pre", { class: "diff", tabindex: "0", "aria-label": label }, shown);
+  return h("pre", { class: "diff", role: "group", tabindex: "0", "aria-label": label }, shown);
 }

@@ -16,10 +16,41 @@ export function h(tag, properties = {}, ...children) {
   return node;
 }
 
-/** Replace what a node holds. */
+/** Replace what a node holds. What had focus in it has it again, if there is such a thing afterwards. */
 export function fill(node, ...children) {
+  const had = document.activeElement;
+  const giveBack = had && had !== node && node.contains(had) ? focusKeeper(node) : null;
   node.replaceChildren(...children.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== false));
+  giveBack?.();
   return node;
+}
+
+/**
+ * Remember what has focus, and return how to give it back: to the same node or, where that was drawn
+ * anew, to the one within `place` that is called the same.
+ */
+export function focusKeeper(place = document) {
+  const had = document.activeElement;
+  const name = had && nameOf(had);
+  const [left, top] = [had?.scrollLeft, had?.scrollTop];
+  return () => {
+    const found = had?.isConnected ? had : name && [...place.querySelectorAll(had.localName)].find((each) => nameOf(each) === name);
+    if (!found) return;
+    found.focus({ preventScroll: true });
+    found.scrollTo(left, top);
+  };
+}
+
+/** What tells a node from others of its tag; nothing for what cannot be told. */
+function nameOf(node) {
+  const said = node.id || node.getAttribute("aria-label") || node.getAttribute("href");
+  return said || (node.localName === "button" ? node.textContent : "");
+}
+
+/** Whether nothing has focus: what had it is gone or cannot be used now. */
+export function isFocusLost() {
+  const now = document.activeElement;
+  return !now || now === document.body || now.localName === "dialog";
 }
 
 /** Set a length of an element's style, which the page's policy allows to scripts alone. */

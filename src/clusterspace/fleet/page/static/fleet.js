@@ -77,9 +77,13 @@ export function fleetScreen(signal) {
     if (!found.length) {
       const isKnown = states.every((each) => each === "live");
       const isBlind = states[0] === "live" && states.slice(1).includes("refused");
+      delete problems.dataset.mark;
       fill(problems, empty(isKnown ? S.broken.none : isBlind ? S.broken.placesUnknown : S.broken.unknown));
       return;
     }
+    const mark = JSON.stringify(matching.map((each) => [each, age(each.since, now)]));
+    if (problems.dataset.mark === mark) return; // nothing new: what is selected stays so
+    problems.dataset.mark = mark;
     const rows = matching.slice(0, MOST_PROBLEMS).map((each) =>
       h(
         "li",

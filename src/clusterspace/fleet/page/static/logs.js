@@ -1,7 +1,7 @@
 // Logs of pods as they are written: of one, or of many with their clusters in colours.
 
 import { pathOf, withQuery } from "./api.js";
-import { fill, h } from "./dom.js";
+import { fill, focusKeeper, h } from "./dom.js";
 import { quoted } from "./model.js";
 import { command } from "./parts.js";
 import { askSeveral } from "./several.js";
@@ -16,10 +16,12 @@ const TAIL = { one: 500, many: 100 };
 export function logPanel(namespace, selector, signal) {
   const place = h("div");
   let running = new AbortController();
+  let giveBack = () => {};
   signal.addEventListener("abort", () => running.abort(), { once: true });
 
   /** Show the log of one pod, or of several at once. */
   function show(pods, container = "") {
+    if (!place.contains(document.activeElement)) giveBack = focusKeeper();
     running.abort();
     running = new AbortController();
     const mine = running;
@@ -29,14 +31,14 @@ export function logPanel(namespace, selector, signal) {
     const label = isOne ? S.object.logOf(shown[0].own) : S.object.logsOf(shown.length);
     const title = h("h2", { id: "log", tabindex: "-1" }, isOne ? `${label} · ${shown[0].cluster}` : label);
     const notice = h("p", { class: "quiet body", role: "status" }, S.feed.loading(S.what.log));
-    const text = h("pre", { class: "log", tabindex: "0", "aria-label": label });
+    const text = h("pre", { class: "log", role: "group", tabindex: "0", "aria-label": label });
     const isFollowed = h("input", { type: "checkbox", checked: true });
     const choose = h("select", { "aria-label": S.object.container, onchange: () => show(pods, choose.value) }, shown[0].containers.map((each) => h("option", { value: each, selected: each === chosen }, each)));
     const tail = isOne ? TAIL.one : TAIL.many;
     const typed = isOne ? `${quoted(shown[0].name)} -c ${quoted(chosen)} -f --tail=${tail}` : `-l ${quoted(selector)} --prefix -f --tail=${tail} --max-log-requests=${shown.length}`;
     fill(
       place,
-      h("section", { class: "panel", "aria-labelledby": "log" }, h("div", { class: "head" }, title, isOne && shown[0].containers.length > 1 ? choose : null, h("label", {}, isFollowed, " ", S.object.follow), h("button", { type: "button", class: "small", onclick: () => (mine.abort(), fill(place)) }, S.close)), pods.length > shown.length ? h("p", { class: "notice warn" }, S.object.logsCut(shown.length, pods.length)) : null, notice, text),
+      h("section", { class: "panel", "aria-labelledby": "log" }, h("div", { class: "head" }, title, isOne && shown[0].containers.length > 1 ? choose : null, h("label", {}, isFollowed, " ", S.object.follow), h("button", { type: "button", class: "small", onclick: () => (mine.abort(), fill(place), giveBack()) }, S.close)), pods.length > shown.length ? h("p", { class: "notice warn" }, S.object.logsCut(shown.length, pods.length)) : null, notice, text),
       command(`kubectl logs -n ${quoted(namespace)} ${typed}`),
     );
     title.focus();

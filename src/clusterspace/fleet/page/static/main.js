@@ -43,7 +43,8 @@ const SCREENS = {
 const TITLES = { fleet: S.fleet, search: S.search, moves: S.moves.title, whatif: S.whatIf.title };
 const KEYS = { f: "fleet", s: "search", m: "moves", w: "whatif" };
 
-async function show() {
+/** Show the screen of the address. Who came here from another one goes on in what it is about. */
+async function show(isArrival = true) {
   screen.abort();
   screen = new AbortController();
   const { signal } = screen;
@@ -51,18 +52,30 @@ async function show() {
   const [, name = "", ...parts] = path.split("/");
   const draw = Object.hasOwn(SCREENS, name) ? SCREENS[name] : null;
   const main = h("main", { id: "main", tabindex: "-1" });
+  const field = document.activeElement?.closest("main") ? document.activeElement.id : "";
   fill(page, frame(name || "fleet"), main);
   document.title = `${name === "object" ? decodeURIComponent(parts.at(-1) || "") : TITLES[name || "fleet"] || S.product} · ${S.product}`;
   if (!draw) {
-    fill(main, h("p", { class: "empty" }, S.notFound));
+    fill(main, h("h1", {}, S.product), h("p", { class: "empty" }, S.notFound));
+    if (isArrival) arrive(main, "");
     return;
   }
   try {
     const drawn = await draw(signal, parts.map(decodeURIComponent), new URLSearchParams(query));
-    if (!signal.aborted) fill(main, drawn);
+    if (signal.aborted) return;
+    fill(main, drawn);
+    if (isArrival) arrive(main, field);
   } catch (error) {
     if (!signal.aborted) fill(main, h("p", { class: "notice bad", role: "alert" }, S.failed(error.message)));
   }
+}
+
+/** Focus goes with the screen: to the field somebody was in, if it is there too, or else to the heading. */
+function arrive(main, field) {
+  const title = main.querySelector("h1");
+  title?.setAttribute("tabindex", "-1");
+  const same = field ? main.querySelector(`#${CSS.escape(field)}`) : null;
+  (same ?? title)?.focus();
 }
 
 function frame(current) {
@@ -88,13 +101,23 @@ function frame(current) {
 }
 
 /** Whether the session changes things, and the way back when it does. */
-const mode = h("span", { class: "mode", role: "status" });
+const mode = h("span", { class: "mode", role: "status", tabindex: "-1" });
 function drawMode(value) {
   if (!value || value.secondsLeft === null) fill(mode);
   else if (value.readOnly) fill(mode, h("span", { class: "badge plain", title: S.readOnlyWhy }, S.readOnly));
-  else fill(mode, h("span", { class: "badge health" }, S.changes(Math.ceil(value.writeSecondsLeft / 60))), h("button", { type: "button", class: "small", onclick: () => allowChanges(false).catch(() => {}) }, S.readOnlyAgain));
+  else fill(mode, h("span", { class: "badge health" }, S.changes(Math.ceil(value.writeSecondsLeft / 60))), h("button", { type: "button", class: "small", onclick: () => readAgain() }, S.readOnlyAgain));
 }
 session.subscribe(drawMode);
+
+async function readAgain() {
+  try {
+    await allowChanges(false);
+    drawMode(session.get());
+    mode.focus();
+  } catch {
+    // the button is there yet
+  }
+}
 
 async function logOut() {
   try {
@@ -146,7 +169,7 @@ async function start() {
       return;
     }
   }
-  show();
+  show(false);
 }
 
 // -- keys -------------------------------------------------------------------------------------------

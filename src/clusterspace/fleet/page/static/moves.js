@@ -1,7 +1,7 @@
 // What is on its way: migrations, moves off clusters, drains and staged runs, as they happen.
 
 import { askJson, follow, HUB, withQuery } from "./api.js";
-import { fill, h, link } from "./dom.js";
+import { fill, focusKeeper, h, link } from "./dom.js";
 import { gather, objectAddress, slim } from "./fleet.js";
 import { age, condition, quoted, summarize, trouble } from "./model.js";
 import { badge, command, empty, feedNotice, section } from "./parts.js";
@@ -107,9 +107,10 @@ export function movesScreen(signal) {
 
   /** What became of the objects of a migration that were not simply taken. */
   async function showItems({ name }) {
+    const giveBack = focusKeeper();
     const title = h("h2", { id: "items", tabindex: "-1" }, S.moves.itemsOf(name));
     const body = h("div", {}, h("p", { class: "quiet body" }, S.feed.loading(S.moves.items)));
-    fill(items, h("section", { class: "panel", "aria-labelledby": "items" }, h("div", { class: "head" }, title, h("button", { type: "button", class: "small", onclick: () => fill(items) }, S.close)), body), command(`clusterspace migrate status ${quoted(name)}`, `clusterspace migrate prove ${quoted(name)}`));
+    fill(items, h("section", { class: "panel", "aria-labelledby": "items" }, h("div", { class: "head" }, title, h("button", { type: "button", class: "small", onclick: () => (fill(items), giveBack()) }, S.close)), body), command(`clusterspace migrate status ${quoted(name)}`, `clusterspace migrate prove ${quoted(name)}`));
     title.focus();
     try {
       const found = [];

@@ -4,7 +4,7 @@
 import { actionBar, isAllowed } from "./actions.js";
 import { askJson, findKind, follow, HUB, pathOf, withQuery } from "./api.js";
 import { differingFields, grouped, lastChange, versionOf } from "./differences.js";
-import { fill, h, link } from "./dom.js";
+import { fill, h, isFocusLost, link } from "./dom.js";
 import { logPanel } from "./logs.js";
 import { age, clusterState, forwards, podRow, quoted, splitName, summarize, trouble, yaml } from "./model.js";
 import { badge, command, empty, feedNotice, section } from "./parts.js";
@@ -119,12 +119,13 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
   const mayEnter = new Map();
   const reach = h("div");
   const podPanel = section(S.object.pods, "pods", podNotices, pods, reach);
+  podPanel.querySelector("h2").setAttribute("tabindex", "-1");
   podPanel.hidden = true;
   const differs = h("div");
   const differPanel = section(S.differ.title, "differs", differs);
   differPanel.hidden = true;
   const events = h("div");
-  const yamlText = h("pre", { tabindex: "0", "aria-label": S.object.yaml, class: "mono" });
+  const yamlText = h("pre", { role: "group", tabindex: "0", "aria-label": S.object.yaml, class: "mono" });
   const yamlOf = h("select", { onchange: () => drawYaml() });
 
   function draw() {
@@ -206,7 +207,7 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
       mayEnter.set(each, null);
       isAllowed({ kind: POD_KIND, cluster: each, namespace, own: "" }, "create", "exec", signal).then((is) => {
         mayEnter.set(each, is);
-        if (is) actions.offer(S.shell.verb);
+        if (is) actions.offer(S.shell.verb, podPanel.querySelector("h2"));
         state.update(() => {});
       });
     }
@@ -244,6 +245,7 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
   async function compare(names) {
     const now = Date.now();
     const waiting = h("p", { class: "quiet body", role: "status" }, S.differ.asking(names.length));
+    const isAskedHere = differs.contains(document.activeElement);
     fill(differs, waiting);
     let done = 0;
     const slow = setTimeout(() => fill(waiting, S.differ.answered(done, names.length)), 2000);
@@ -256,6 +258,7 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
       if (!signal.aborted) fill(differs, h("p", { class: "notice bad" }, S.failed(error.message)), again(names));
     } finally {
       clearTimeout(slow);
+      if (isAskedHere && isFocusLost()) differs.querySelector("button")?.focus();
     }
   }
   const again = (names) => h("div", { class: "body" }, h("button", { type: "button", onclick: () => compare(names) }, compared ? S.differ.again : S.differ.compare(names.length)));

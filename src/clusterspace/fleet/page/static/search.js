@@ -70,6 +70,7 @@ export async function searchScreen(signal, query) {
     const asked = { labelSelector: given.labels, fieldSelector: given.fields };
 
     async function load() {
+      const isAskedHere = document.activeElement === more;
       more.disabled = true;
       const { value, warnings: said } = await askJson(withQuery(path, { ...asked, limit: PAGE_SIZE, continue: token }), { headers: { Accept: TABLE }, signal });
       notice.state({ is: "live", since: Date.now() });
@@ -101,6 +102,7 @@ export async function searchScreen(signal, query) {
       table.hidden = !rows.length;
       more.hidden = !token;
       more.disabled = false;
+      if (isAskedHere) (more.hidden ? table.querySelector(".scroll") : more)?.focus();
       count.textContent = [S.find.count(rows.length, Boolean(token)), given.name && token ? S.find.nameOnPage : ""].filter(Boolean).join(". ");
       // What was not answered for is not nothing: a notice above says who is missing.
       fill(none, rows.length ? null : empty(S.find.none, ""), rows.length ? null : h("p", { class: "empty" }, S.find.noneNext));

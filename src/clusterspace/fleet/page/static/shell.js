@@ -3,7 +3,7 @@
 // This is no terminal: what would move a cursor or paint is left out. `kubectl exec -it` is one.
 
 import { ask, pathOf } from "./api.js";
-import { fill, h } from "./dom.js";
+import { fill, focusKeeper, h } from "./dom.js";
 import { quoted } from "./model.js";
 import { command } from "./parts.js";
 import { S } from "./strings.js";
@@ -49,6 +49,7 @@ export function plainLines() {
 export function shellPanel(namespace, signal) {
   const place = h("div");
   let socket = null;
+  let giveBack = () => {};
   const stop = () => {
     if (socket) socket.onclose = null;
     socket?.close();
@@ -58,16 +59,17 @@ export function shellPanel(namespace, signal) {
 
   function show(pod, container = pod.containers[0]) {
     stop();
+    if (!place.contains(document.activeElement)) giveBack = focusKeeper();
     const title = h("h2", { id: "shell" }, S.shell.in(pod.own), ` · ${pod.cluster}`);
     const notice = h("p", { class: "quiet body", role: "status" }, S.shell.opening);
-    const text = h("pre", { class: "log", tabindex: "0", "aria-label": S.shell.in(pod.own) });
+    const text = h("pre", { class: "log", role: "log", tabindex: "0", "aria-label": S.shell.in(pod.own) });
     const field = h("input", { type: "text", id: "typed", class: "mono", autocomplete: "off", autocapitalize: "off", spellcheck: "false", disabled: true });
     const choose = h("select", { "aria-label": S.object.container, onchange: () => show(pod, choose.value) }, pod.containers.map((each) => h("option", { value: each, selected: each === container }, each)));
-    const close = () => (stop(), fill(place));
+    const close = h("button", { type: "button", class: "small", onclick: () => (stop(), fill(place), giveBack()) }, S.close);
     const form = h("form", { class: "tools", onsubmit: (event) => (event.preventDefault(), enter()) }, h("label", { for: "typed" }, S.shell.line), field, h("button", { type: "submit" }, S.shell.enter), h("button", { type: "button", onclick: () => send("\x03") }, S.shell.interrupt));
     fill(
       place,
-      h("section", { class: "panel shell", "aria-labelledby": "shell" }, h("div", { class: "head" }, title, pod.containers.length > 1 ? choose : null, h("button", { type: "button", class: "small", onclick: close }, S.close)), notice, text, form),
+      h("section", { class: "panel shell", "aria-labelledby": "shell" }, h("div", { class: "head" }, title, pod.containers.length > 1 ? choose : null, close), notice, text, form),
       command(`kubectl exec -it -n ${quoted(namespace)} ${quoted(pod.name)} -c ${quoted(container)} -- sh`),
     );
 
@@ -136,6 +138,7 @@ export function shellPanel(namespace, signal) {
     };
     mine.onclose = async () => {
       clearTimeout(slow);
+      if (document.activeElement === field) close.focus();
       field.disabled = true;
       if (hasOpened) say(ended || S.shell.ended);
       else say(await whyNot(address, signal), true);

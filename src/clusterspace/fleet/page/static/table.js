@@ -90,7 +90,12 @@ export class VirtualTable extends HTMLElement {
   /** Put rows where they belong without taking out those that stay: a node that is moved loses focus. */
   #place(all) {
     const wanted = new Set(all);
-    for (const each of [...this.#body.children]) if (!wanted.has(each)) each.remove();
+    for (const each of [...this.#body.children]) {
+      if (wanted.has(each)) continue;
+      // Who scrolls away from the row they are at goes on from what they see.
+      if (each.contains(document.activeElement)) this.#scroll.focus({ preventScroll: true });
+      each.remove();
+    }
     let at = this.#body.firstElementChild;
     for (const each of all) {
       if (each === at) at = at.nextElementSibling;
@@ -104,7 +109,9 @@ export class VirtualTable extends HTMLElement {
     const links = [...this.#body.querySelectorAll("tr:not(.space) a")];
     if (!links.length) return;
     const mine = row && links.findIndex((each) => each.closest("tr") === row);
-    const next = row && mine >= 0 ? links[mine + (event.key === "ArrowDown" ? 1 : -1)] : links[0];
+    const top = this.#scroll.getBoundingClientRect().top;
+    const seen = links.find((each) => each.getBoundingClientRect().top >= top);
+    const next = row && mine >= 0 ? links[mine + (event.key === "ArrowDown" ? 1 : -1)] : seen;
     if (!next) return;
     event.preventDefault();
     next.focus();
