@@ -483,6 +483,37 @@ async def test_room_stays_taken_when_only_the_status_could_not_be_written(fleet:
 ONE = {"spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]}
 
 
+def reported(cpu: str, pods: int) -> Object:
+    """Return a Cluster's status with what one node has, and what is free on it."""
+    free = {"cpu": cpu, "pods": str(pods)}
+    summary = {"allocatable": {"cpu": cpu, "pods": "110"}, "allocated": {"pods": str(110 - pods)}}
+    estimate = {"nodes": [{"rooms": [{"count": 1, "free": free}]}]}
+    return {"resourceSummary": summary, "estimate": estimate}
+
+
+async def test_components_whose_pods_nobody_makes_fill_a_cluster(fleet: Fleet) -> None:
+    path = ResourcePath(CLUSTERS, name="member1")
+    cpu = {"replicaRequirements": {"resourceRequest": {"cpu": "100m"}}}
+    components = [{"name": each, "replicas": 1, **cpu} for each in ("head", "tail")]
+    there = {
+        "clusterAffinity": {"clusterNames": ["member1"]},
+        "replicaScheduling": {
+            "replicaSchedulingType": "Divided",
+            "replicaDivisionPreference": "Aggregated",
+        },
+        **ONE,
+    }
+    async with running_scheduler(fleet.hub_client):
+        for number in range(5):
+            # Before each one there is a report, of pods that somebody else has started.
+            status = reported("1", 100 - 10 * number)
+            await fleet.change(path, lambda held, s=status: {**held, "status": held["status"] | s})
+            place = await fleet.bind(f"job-{number}", there, replicas=0, components=components)
+            await fleet.until_told(place, "Success")
+        place = await fleet.bind("latecomer", there, replicas=0, components=components)
+        await fleet.until_told(place, "SchedulerError")
+
+
 async def test_workloads_that_come_at_once_are_apart_or_together_as_their_groups_say(
     fleet: Fleet,
 ) -> None:

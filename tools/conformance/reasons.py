@@ -63,13 +63,6 @@ REASONS: Final = (
     ),
     Reason(
         HERE,
-        "it fills a cluster with workloads whose pods nobody makes: room that one of them was given"
-        " is given to another again, too early",
-        "estimator_test.go",
-        name="NodeResource plugin assumption",
-    ),
-    Reason(
-        HERE,
         "it reads the credentials of the Pull cluster from the hub: agents of ours report none",
         "karmadactl_test.go",
         name="top existing pod",

@@ -5,15 +5,16 @@ workloads that are placed within one such time would all find the same cluster t
 
     reported free ──minus what was placed since──> what the next one is placed by
 
-What was placed is taken off until the report has shrunk by as much, or for a minute at most: by
-then it is counted, or it came to nothing. Pods of components are made by an operator on the member,
-which may have to start first; those have five. A cluster that is not heard of counts nothing: what
-was placed there is taken off for as long as its last report is what is known.
+What was placed is taken off until the report has shrunk by as much of everything it asks for, or
+for a minute at most: by then it is counted, or it came to nothing. Pods of components are made by
+an operator on the member, which may have to start first; those have five, and what the report
+shrinks by is somebody else's who waits for less. A cluster that is not heard of counts nothing:
+what was placed there is taken off for as long as its last report is what is known.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from operator import is_
+from dataclasses import dataclass, field, replace
+from operator import attrgetter, is_
 from typing import Final
 
 from clusterspace.aio.clocks import Clock
@@ -41,17 +42,26 @@ class _Reservation:
     replicas: int
     claim: Claim
     until: float
+    amounts: Mapping[str, Quantity]
+    """What all replicas take."""
 
 
 class _Reduced(KnownEstimate):
     """What a cluster estimates, without what was placed since; worked out if somebody asks."""
 
     def __init__(
-        self, known: KnownEstimate, placed: Sequence[_Reservation], before: "_Reduced | None"
+        self,
+        known: KnownEstimate,
+        placed: Sequence[_Reservation],
+        before: "_Reduced | None",
+        asker: Request | None = None,
     ) -> None:
         super().__init__(known.written)
         self._known = known
-        self._placed = placed
+        self._asker = asker
+        """Whose own are left out, if it has some."""
+        # More may be placed, behind these, before anybody asks.
+        self._placed, self._number = placed, len(placed)
         # The last one that was worked out; not a chain of all that nobody has asked.
         if before is not None and before._left is None:
             before = before._before
@@ -61,16 +71,18 @@ class _Reduced(KnownEstimate):
     def read(self) -> Estimate | None:
         """Return what is left of the estimate; None when there is none."""
         if self._left is None and (left := self._known.read()) is not None:
-            placed, before = self._placed, self._before
+            placed, before = self._placed[: self._number], self._before
+            if self._asker is not None:
+                placed = [each for each in placed if each.request != self._asker]
             # Most often one more was placed, and the rest is known; else there is a new report.
             if (
                 before is not None
                 and before._left is not None
                 and before._known is self._known
-                and len(before._placed) <= len(placed)
-                and all(map(is_, before._placed, placed))
+                and before._number <= len(placed)
+                and all(map(is_, before._placed[: before._number], placed))
             ):
-                left, placed = before._left, placed[len(before._placed) :]
+                left, placed = before._left, placed[before._number :]
             for each in placed:
                 # Every one splits rooms. A cluster may claim to have any number of nodes, and what
                 # was placed before a restart is counted all at once.
@@ -78,6 +90,86 @@ class _Reduced(KnownEstimate):
             self._left = left
         self._before = None
         return self._left
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What was placed on one cluster, and not seen in its reports."""
+
+    # Thousands may be placed between two reports, and each is decided by what the others leave:
+    # what that is must not be counted anew every time.
+
+    before: dict[str, Quantity]
+    """What was reported free before any that is left."""
+    placed: list[_Reservation] = field(default_factory=list[_Reservation])
+    """The oldest first; it is added to, and another list once something is over."""
+    together: dict[str, Quantity] = field(default_factory=dict[str, Quantity])
+    """What all of them take."""
+    by_request: dict[Request, list[_Reservation]] = field(
+        default_factory=dict[Request, list[_Reservation]]
+    )
+    first: _Reservation | None = None
+    """The one that is over before the others."""
+    reduced: _Reduced | None = None
+
+    def add(self, reservation: _Reservation) -> None:
+        """Take room for one more."""
+        self.placed.append(reservation)
+        self.by_request.setdefault(reservation.request, []).append(reservation)
+        if self.first is None or reservation.until < self.first.until:
+            self.first = reservation
+        for resource, amount in reservation.amounts.items():
+            self.together[resource] = self.together.get(resource, ZERO) + amount
+
+    def release(self, request: Request) -> None:
+        """Give back what one binding had."""
+        self._give_back(self.by_request.get(request, ()))
+
+    def see(self, room: Room, now: float) -> None:
+        """Give back what is over, and what a report shows."""
+        free = room.free
+        # A report that nobody renews shows nothing of what was placed, however long ago.
+        now = float("-inf") if room.stale_since else now
+        if self.first is None or (self.first.until > now and not self._shows(free, self.first)):
+            return
+        gone: list[_Reservation] = []
+        for each in sorted(self.placed, key=attrgetter("until")):
+            if each.until > now:
+                if not self._shows(free, each):
+                    break
+                _subtract(self.before, each.amounts)
+            gone.append(each)
+        self._give_back(gone)
+
+    def taken_by_others(self, request: Request) -> Mapping[str, Quantity]:
+        """Return what all take but one binding."""
+        together = dict(self.together)
+        for each in self.by_request.get(request, ()):
+            _subtract(together, each.amounts)
+        return together
+
+    def _shows(self, free: Mapping[str, Quantity], reservation: _Reservation) -> bool:
+        # The report has shrunk by as much as it takes: then it is in the report. Pods that ask for
+        # less are others'.
+        return all(
+            self.before.get(resource, ZERO).nanos - free.get(resource, ZERO).nanos >= amount.nanos
+            for resource, amount in reservation.amounts.items()
+            if resource == PODS or resource in self.before
+        )
+
+    def _give_back(self, gone: Sequence[_Reservation]) -> None:
+        if not gone:
+            return
+        for each in gone:
+            _subtract(self.together, each.amounts)
+        known = set(map(id, gone))
+        for request in {each.request for each in gone}:
+            left = [each for each in self.by_request.pop(request) if id(each) not in known]
+            if left:
+                self.by_request[request] = left
+        self.placed = [each for each in self.placed if id(each) not in known]
+        if id(self.first) in known:
+            self.first = min(self.placed, key=attrgetter("until"), default=None)
 
 
 class Reservations:
@@ -89,11 +181,8 @@ class Reservations:
     def __init__(self, clock: Clock, seconds: float = RESERVED_SECONDS) -> None:
         self._clock = clock
         self._seconds = seconds
-        self._taken: dict[str, list[_Reservation]] = {}
-        """By cluster, the oldest first."""
-        self._free: dict[str, int] = {}
-        """How many pods were reported free before the oldest that is left."""
-        self._reduced: dict[str, _Reduced] = {}
+        self._taken: dict[str, _Taken] = {}
+        """By cluster; only where there is something."""
 
     def __bool__(self) -> bool:
         return bool(self._taken)
@@ -120,9 +209,12 @@ class Reservations:
         until = self._clock.monotonic() + max(seconds, self._seconds)
         for name, replicas in more.items():
             if replicas > 0 and name in candidates:
-                self._free.setdefault(name, _free_pods(candidates[name].room))
-                made = _Reservation(request, replicas, claim, until)
-                self._taken.setdefault(name, []).append(made)
+                wanted = {PODS: Quantity(10**9), **claim.each}
+                amounts = {resource: each * replicas for resource, each in wanted.items()}
+                taken = self._taken.get(name)
+                if taken is None:
+                    taken = self._taken[name] = _Taken(dict(candidates[name].room.free))
+                taken.add(_Reservation(request, replicas, claim, until, amounts))
 
     def reserve(
         self,
@@ -167,8 +259,10 @@ class Reservations:
 
     def release(self, request: Request) -> None:
         """Give back what was reserved for a binding."""
-        for name in list(self._taken):
-            self._keep(name, [each for each in self._taken[name] if each.request != request])
+        for name, taken in list(self._taken.items()):
+            taken.release(request)
+            if not taken.placed:
+                del self._taken[name]
 
     def apply(
         self, candidates: Mapping[str, Candidate], request: Request
@@ -177,49 +271,28 @@ class Reservations:
         if not self._taken:
             return candidates
         now, left = self._clock.monotonic(), dict(candidates)
-        for name in list(self._taken):
-            if name not in candidates:
-                self._keep(name, [])
+        for name, taken in list(self._taken.items()):
+            if name in candidates:
+                taken.see(candidates[name].room, now)
+            if name not in candidates or not taken.placed:
+                del self._taken[name]
                 continue
             room = candidates[name].room
-            # A report that nobody renews shows nothing of what was placed, however long ago.
-            outstanding = [
-                each for each in self._taken[name] if each.until > now or room.stale_since
-            ]
-            # The report has shrunk by as much as the oldest took: then it is in the report.
-            while outstanding and self._free[name] - _free_pods(room) >= outstanding[0].replicas:
-                self._free[name] -= outstanding.pop(0).replicas
-            self._keep(name, outstanding)
             free = dict(room.free)
-            others = [each for each in outstanding if each.request != request]
-            for each in others:
-                _subtract(free, each)
+            _subtract(free, taken.taken_by_others(request))
             estimate = room.estimate
             if estimate is not None:
-                reduced = _Reduced(estimate, others, self._reduced.get(name))
+                asker = request if request in taken.by_request else None
+                estimate = _Reduced(estimate, taken.placed, taken.reduced, asker)
                 # One that leaves out the asker's own is of no use to the next.
-                if len(others) == len(outstanding):
-                    self._reduced[name] = reduced
-                estimate = reduced
+                if asker is None:
+                    taken.reduced = estimate
             room = replace(room, free=free, estimate=estimate)
             left[name] = replace(candidates[name], room=room)
         return left
 
-    def _keep(self, name: str, reservations: list[_Reservation]) -> None:
-        if reservations:
-            self._taken[name] = reservations
-        else:
-            self._taken.pop(name, None)
-            self._free.pop(name, None)
-            self._reduced.pop(name, None)
 
-
-def _free_pods(room: Room) -> int:
-    return room.free.get(PODS, ZERO).nanos // 10**9
-
-
-def _subtract(free: dict[str, Quantity], reservation: _Reservation) -> None:
-    wanted = {PODS: Quantity(10**9), **reservation.claim.each}
-    for resource, amount in wanted.items():
+def _subtract(free: dict[str, Quantity], amounts: Mapping[str, Quantity]) -> None:
+    for resource, amount in amounts.items():
         if resource in free:
-            free[resource] = free[resource] - amount * reservation.replicas
+            free[resource] = free[resource] - amount

@@ -1,6 +1,7 @@
 """Room that was given away is nobody else's until a report has it, or it came to nothing."""
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 
 from clusterspace.apis.affinities import Traits
 from clusterspace.apis.estimates import Claim
@@ -40,8 +41,8 @@ def test_room_is_taken_off_for_others_until_it_is_reported() -> None:
     assert left(reservations, west(10), SECOND) == 7
     assert left(reservations, west(10), FIRST) == 10
     assert left(reservations, west(10, cpu=5), SECOND) == 2
-    assert left(reservations, west(8), SECOND) == 5  # two of the three are there: not all yet
-    assert left(reservations, west(7), SECOND) == 7
+    assert left(reservations, west(8, cpu=98), SECOND) == 5  # two of the three: not all yet
+    assert left(reservations, west(7, cpu=97), SECOND) == 7
     assert not reservations
 
 
@@ -52,8 +53,66 @@ def test_the_oldest_are_reported_first() -> None:
     third = Request("third", "default")
 
     assert left(reservations, west(10), third) == 4
-    assert left(reservations, west(8), third) == 4
-    assert left(reservations, west(4), third) == 4
+    assert left(reservations, west(8, cpu=98), third) == 4
+    assert left(reservations, west(4, cpu=94), third) == 4
+
+
+def test_pods_that_ask_for_less_are_not_those_that_were_placed() -> None:
+    reservations = Reservations(ManualClock())
+    reservations.take(FIRST, {"west": 3}, CPU, west(50, cpu=10))
+
+    assert left(reservations, west(40, cpu=10), SECOND) == 7
+    assert left(reservations, west(40, cpu=8), SECOND) == 5
+    assert left(reservations, west(37, cpu=7), SECOND) == 7
+
+
+def test_what_an_operator_makes_is_not_taken_for_reported_when_others_are() -> None:
+    reservations = Reservations(ManualClock())
+    cpu = {"replicaRequirements": {"resourceRequest": {"cpu": "1"}}}
+    components = [{"name": each, "replicas": 1, **cpu} for each in ("head", "tail")]
+    job = {"spec": {"components": components}}
+    reservations.reserve(FIRST, job, {"west": 0}, west(50, cpu=10))
+    reservations.take(SECOND, {"west": 3}, CPU, west(50, cpu=10))
+    third = Request("third", "default")
+
+    assert left(reservations, west(50, cpu=10), third) == 5
+    # The three of the second are there, and nobody has made the first's.
+    assert left(reservations, west(47, cpu=7), third) == 5
+    assert left(reservations, west(45, cpu=5), third) == 5
+    assert not reservations
+
+
+def calls_in(work: Callable[[], object]) -> int:
+    calls = 0
+
+    def note(_: object, event: str, __: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def test_the_thousandth_is_placed_with_no_more_work_than_the_second() -> None:
+    reservations, reported = Reservations(ManualClock()), west(5000, cpu=5000)
+    requests = [Request(f"app-{number}", "default") for number in range(1000)]
+
+    def place(request: Request) -> None:
+        reservations.apply(reported, request)
+        reservations.take(request, {"west": 2}, CPU, reported)
+        reservations.apply(reported, request)  # its own write comes back
+
+    place(requests[0])
+    second = calls_in(lambda: place(requests[1]))
+    for request in requests[2:-1]:
+        place(request)
+    assert calls_in(lambda: place(requests[-1])) == second
+    assert left(reservations, reported, FIRST) == 3000
 
 
 def test_what_came_to_nothing_is_free_again() -> None:
