@@ -1,10 +1,12 @@
 """Kinds of people's own, on a Push and a Pull member: what scripts say of them is done."""
 
+from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 from tests.component.interpreter_answerer import patched, running_answerer
@@ -17,6 +19,7 @@ from clusterspace.client.endpoints import LOOPBACK
 from clusterspace.client.requests import ResourcePath
 from clusterspace.controllers.commit import commit
 from clusterspace.errors import Invalid
+from clusterspace.fleet.interpretation.lua_workers import LuaWorker
 from clusterspace.kube.objects import Object, find_at, with_value
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.builders import CONFIG_MAPS, config_map
@@ -36,7 +39,7 @@ SITES = GroupVersionResource("shop.example.com", "v1", "sites")
 DEFINITIONS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 EVENTS = GroupVersionResource("", "v1", "events")
 PUSH, PULL = "west", "east"
-KINDS = ("Site", "Mine", "Trap", "Stall")
+KINDS = ("Site", "Mine", "Trap", "Stall", "Well")
 
 
 def definition(kind: str) -> Object:
@@ -332,6 +335,43 @@ async def test_what_a_webhook_says_of_a_kind_is_done_on_push_and_pull_members(he
         for name, share in ((PUSH, 1), (PULL, 2)):
             live = await here.members[name].client.get(path)
             assert (live["spec"]["colour"], live["spec"]["size"]) == ("red", share)
+
+
+async def test_each_script_runs_once_for_each_version_of_an_object(
+    here: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await here.hub.create(ResourcePath(CUSTOMIZATIONS), customization("wells", "Well", **ALL))
+    runs = Counter[bytes]()
+    ask = LuaWorker.ask
+
+    async def counted(worker: LuaWorker, raw: bytes) -> bytes:
+        runs[raw] += 1
+        return await ask(worker, raw)
+
+    monkeypatch.setattr(LuaWorker, "ask", counted)
+    path = await here.place(site("deep", "Well", size=2, cpu="1", settings="none"), "wells")
+    binding = ResourcePath(RESOURCE_BINDINGS, "default", "deep-well")
+    for side in here.members.values():
+        await until(lambda side=side: side.client.find(path))
+        await commit_status(side.client, path, {"up": 2})
+
+    async def shown() -> Any:
+        items = find_at(await here.hub.find(binding), "status", "aggregatedStatus") or []
+        return {each["clusterName"]: each["health"] for each in items}
+
+    await until_equal(shown, {PUSH: "Healthy", PULL: "Healthy"})
+    # All controllers look again at the binding and its Works, and nobody asks of what is the same.
+    await edit(here.hub, binding, lambda held: with_value(held, "seen", "metadata", "labels", "x"))
+    await edit(here.hub, path, lambda held: with_value(held, "2", "spec", "cpu"))
+    for side in here.members.values():
+
+        async def cpu(side: Side = side) -> Any:
+            return find_at(await side.client.get(path), "spec", "cpu")
+
+        await until_equal(cpu, "2")
+    functions = {raw: msgspec.json.decode(raw)[1] for raw in runs}
+    assert {"GetReplicas", "ReviseReplica", "InterpretHealth"} <= {*functions.values()}
+    assert {functions[raw]: count for raw, count in runs.items() if count > 1} == {}
 
 
 async def fails(here: Site, kind: str, name: str) -> bool:

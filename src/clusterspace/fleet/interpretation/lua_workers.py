@@ -50,7 +50,9 @@ class LuaWorker:
             if process is None or process.returncode is not None:
                 process = await self._start()
             try:
-                answer = await asyncio.wait_for(_exchange(process, raw), self._answer_seconds)
+                # No task of its own: there are as many questions as versions of objects.
+                async with asyncio.timeout(self._answer_seconds):
+                    answer = await _exchange(process, raw)
             except TimeoutError:
                 raise ScriptFailed(f"it took longer than {self._answer_seconds:g} s") from None
             except (asyncio.IncompleteReadError, ConnectionError, _TooLong):
