@@ -267,12 +267,14 @@ def _unknown(http: RequestContext) -> Response:
 
 
 def _tagged(http: RequestContext, document: Object, media_type: str) -> Response:
-    """Answer with a document that clients keep, and ask about by its tag."""
+    """Answer with a document that clients keep, and ask about by its tag: each caller their own.
+
+    What is served depends on which clusters somebody reaches: nobody in between may keep it.
+    """
     body = msgspec.json.encode(document)
     tag = f'"{hashlib.sha256(body).hexdigest().upper()}"'
     headers = [
-        *(pair for pair in headers_for(http, media_type) if pair[0] != "Cache-Control"),
-        ("Cache-Control", "public"),
+        *headers_for(http, media_type),
         ("ETag", tag),
         ("Vary", "Accept"),
     ]

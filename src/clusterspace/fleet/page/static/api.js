@@ -286,6 +286,11 @@ export function allKinds() {
   return kinds;
 }
 
+/** What is served is so for who asks: somebody else asks again. */
+export function forgetKinds() {
+  kinds = null;
+}
+
 async function readKinds(path) {
   const { value } = await askJson(path, { headers: { Accept: DISCOVERY } });
   const found = [];

@@ -1,6 +1,6 @@
 // Who is logged in, and whether this session may change things now.
 
-import { askJson } from "./api.js";
+import { askJson, forgetKinds } from "./api.js";
 import { createStore } from "./store.js";
 
 /** What `/ui/session` says; null while nobody is logged in. */
@@ -11,6 +11,7 @@ let timer = 0;
 /** Take what the server says of the session. When its leave to change things ends, ask again. */
 export function setSession(value) {
   clearTimeout(timer);
+  if (value?.user !== session.get()?.user) forgetKinds();
   session.set(value);
   if (value?.writeSecondsLeft) timer = setTimeout(refreshSession, (value.writeSecondsLeft + 1) * 1000);
 }
