@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from io import BytesIO
 from random import Random
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from weakref import WeakSet
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -59,6 +60,8 @@ from clusterspace.telemetry.logs import REQUEST_ID_HEADER, current_request_id
 MOST_ATTEMPTS: Final = 5
 LONGEST_WAIT: Final = 30.0
 """A server that asks for more patience than this gets its refusal passed on."""
+_GOODBYE_LOOKS: Final = 100
+_GOODBYE_PAUSE: Final = 0.005
 
 
 def retry_wait(request: ApiRequest, outcome: Answer | ClusterError, backoff: float) -> float | None:
@@ -158,6 +161,7 @@ class Pool:
         self.users = 0
         self._settings = settings
         self._limits = limits
+        self._sockets = WeakSet[socket.socket]()
         context = client_context(settings.trust, credential.material) if settings.is_tls else True
         connector: aiohttp.BaseConnector
         if dialer is not None:
@@ -217,8 +221,15 @@ class Pool:
             yield response
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection, and see most of them closed."""
         await self._session.close()
+        # The library waits for connections that it keeps. One that was left in the middle of an
+        # answer, as a watch is, says goodbye by itself: a command whose loop ended with it would
+        # leave its socket to the collector. Whoever does not answer a goodbye is not waited for.
+        for _ in range(_GOODBYE_LOOKS):
+            if all(each.fileno() == -1 for each in self._sockets):
+                return
+            await asyncio.sleep(_GOODBYE_PAUSE)
 
     def _make_socket(self, address: SocketAddress) -> socket.socket:
         family, kind, protocol, _, peer = address
@@ -226,6 +237,7 @@ class Pool:
         # this is what the socket will be connected to, of the cluster or of a proxy before it.
         refuse(self._settings.address_rules, str(peer[0]))
         made = socket.socket(family, kind, protocol)
+        self._sockets.add(made)
         made.setblocking(False)
         keep_alive(made, self._limits.silent_peer_seconds)
         return made
