@@ -14,6 +14,7 @@ what was placed there is taken off for as long as its last report is what is kno
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil
 from operator import attrgetter, is_
 from typing import Final
 
@@ -206,7 +207,8 @@ class Reservations:
         candidates: Mapping[str, Candidate],
         seconds: float = 0.0,
     ) -> None:
-        until = self._clock.monotonic() + max(seconds, self._seconds)
+        # Those of one second are over together: giving back looks at all there are.
+        until = ceil(self._clock.monotonic() + max(seconds, self._seconds))
         for name, replicas in more.items():
             if replicas > 0 and name in candidates:
                 wanted = {PODS: Quantity(10**9), **claim.each}

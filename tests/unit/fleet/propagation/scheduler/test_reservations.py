@@ -128,6 +128,20 @@ def test_what_came_to_nothing_is_free_again() -> None:
     assert not reservations
 
 
+def test_what_was_placed_within_a_second_is_over_together() -> None:
+    clock = ManualClock()
+    reservations = Reservations(clock)
+    for request in (FIRST, SECOND):
+        clock.freeze(0.25)
+        reservations.take(request, {"west": 3}, CPU, west(10))
+    third = Request("third", "default")
+
+    clock.freeze(RESERVED_SECONDS)
+    assert left(reservations, west(10), third) == 4
+    clock.freeze(0.5)
+    assert left(reservations, west(10), third) == 10
+
+
 def test_a_cluster_that_is_gone_is_forgotten() -> None:
     reservations = Reservations(ManualClock())
     reservations.take(FIRST, {"west": 3}, CPU, west(10))
