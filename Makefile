@@ -42,6 +42,7 @@ lint: .venv/development ## Formatting, ruff, types and layer contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/basedpyright
 	@$(BIN)/lint-imports
+	@if command -v tsc >/dev/null; then tsc -p jsconfig.json; else echo "There is no tsc in PATH: types of the page's scripts are not checked."; fi
 
 format: .venv/development ## Rewrite the sources in the one format, with safe fixes
 	@$(BIN)/ruff check --fix .

@@ -55,7 +55,12 @@ async function failureOf(response) {
   return new ApiError(response.status, message);
 }
 
-/** Ask once, with `body` as JSON or `text` as it is; ApiError for every answer that is no success, and for none at all (status 0). */
+/**
+ * Ask once, with `body` as JSON or `text` as it is; ApiError for every answer that is no success, and for none at all (status 0).
+ *
+ * @param {string} path
+ * @param {{method?: string, body?: unknown, text?: string, headers?: Record<string, string>, signal?: AbortSignal}} options
+ */
 export async function ask(path, { method = "GET", body, text, headers = {}, signal } = {}) {
   let response;
   try {
@@ -101,6 +106,7 @@ export function withQuery(path, query) {
   return text ? `${path}?${text}` : path;
 }
 
+/** @type {(ms: number, signal: AbortSignal) => Promise<void>} */
 const pause = (ms, signal) =>
   new Promise((resolve) => {
     const timer = setTimeout(resolve, ms);
@@ -115,7 +121,7 @@ export async function* linesOf(response) {
     const { value, done } = await reader.read();
     if (done) break;
     const lines = (rest + value).split("\n");
-    rest = lines.pop();
+    rest = lines.pop() ?? "";
     yield* lines;
   }
   if (rest) yield rest;
@@ -221,6 +227,7 @@ async function listAll(path, query, signal) {
   }
 }
 
+/** @type {(signal: AbortSignal) => Promise<void>} */
 const listed = (signal) => (listing ? Promise.race([new Promise((resolve) => waiting.push(resolve)), pause(LISTS_WAIT, signal)]) : Promise.resolve());
 
 async function listPages(path, query, signal) {
@@ -251,6 +258,7 @@ function onHidden(act) {
   };
 }
 
+/** @param {AbortSignal} signal @returns {Promise<void>} */
 function shown(signal) {
   if (!document.hidden) return Promise.resolve();
   return new Promise((resolve) => {
@@ -269,6 +277,7 @@ function shown(signal) {
 // -- kinds ------------------------------------------------------------------------------------------
 
 const DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+/** @type {Promise<any[]> | null} */
 let kinds = null;
 
 /**

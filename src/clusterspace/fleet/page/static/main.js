@@ -81,7 +81,7 @@ function arrive(main, field) {
 function frame(current) {
   const item = (name, text) => h("a", { href: `#/${name}`, "aria-current": current === name ? "page" : null }, text);
   return [
-    h("a", { class: "skip", href: "#main", onclick: (event) => (event.preventDefault(), document.getElementById("main").focus()) }, S.skip),
+    h("a", { class: "skip", href: "#main", onclick: (event) => (event.preventDefault(), document.getElementById("main")?.focus()) }, S.skip),
     h(
       "header",
       { class: "top" },
@@ -189,10 +189,11 @@ function showKeys() {
 let wasG = false;
 document.addEventListener("keydown", (event) => {
   if (!session.get() || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.target.closest("input, textarea, select, dialog")) return;
+  const at = /** @type {Element} */ (event.target);
+  if (at.closest("input, textarea, select, dialog")) return;
   if (event.key === "?") showKeys();
   else if (event.key === "/") {
-    const find = document.querySelector("[data-find]");
+    const find = /** @type {HTMLElement | null} */ (document.querySelector("[data-find]"));
     if (find) {
       event.preventDefault();
       find.focus();

@@ -10,7 +10,8 @@ const SUFFIXES = { n: 1e-9, u: 1e-6, m: 1e-3, "": 1, k: 1e3, M: 1e6, G: 1e9, T: 
 /** Read a quantity of Kubernetes; NaN for what is none. */
 export function quantity(text) {
   const found = /^([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)([numkMGTPE]?i?)$/.exec(String(text ?? ""));
-  const factor = found ? SUFFIXES[found[2]] : undefined;
+  if (!found) return NaN;
+  const factor = SUFFIXES[found[2]];
   return factor === undefined ? NaN : Number(found[1]) * factor;
 }
 
@@ -58,11 +59,17 @@ export function taints(cluster) {
 /** A number that counts things; what a cluster says in its place is no number. */
 const whole = (value) => (Number.isInteger(value) ? value : undefined);
 
+/**
+ * How an object is in one cluster; without `reported`, nothing was said of it yet.
+ * @typedef {{cluster: string, wanted?: number, isPlaced: boolean, reported?: boolean, applied?: boolean, health?: string, message?: string, ready?: number}} Place
+ */
+
 /** What the screens need of a binding, and no more: a fleet may have many thousand. */
 export function summarize(binding) {
   const { metadata, spec = {}, status = {} } = binding;
   const resource = spec.resource || {};
   const wanted = new Map((spec.clusters || []).map((each) => [each.name, each.replicas]));
+  /** @type {Map<string, Place>} */
   const places = new Map([...wanted].map(([name, replicas]) => [name, { cluster: name, wanted: replicas, isPlaced: true }]));
   for (const each of status.aggregatedStatus || []) {
     const place = places.get(each.clusterName) || { cluster: each.clusterName, isPlaced: false };

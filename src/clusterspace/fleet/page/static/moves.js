@@ -21,7 +21,7 @@ const PHASES = { Applied: "yes", Undone: "plain", Stopped: "no", Paused: "paused
 
 // -- decided from objects alone ----------------------------------------------------------------------
 
-/** How far a migration is. */
+/** How far a migration is. @param {any} migration */
 export function migrationRow({ metadata, spec = {}, status = {} }) {
   const counts = Object.fromEntries(["taken", "skipped", "refused", "undone", "pending", "taking"].map((each) => [each, Number(status[each]) || 0]));
   const all = Number(spec.items) || 0;

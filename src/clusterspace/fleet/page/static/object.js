@@ -28,7 +28,9 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
   const kind = await findKind(kindName || "", apiVersion);
   if (!kind) return h("div", { class: "screen" }, h("h1", {}, name), h("p", { class: "notice bad" }, S.object.noSuchKind(`${apiVersion} ${kindName}`)));
   const { own, cluster } = splitName(name);
-  const state = createStore({ object: null, binding: null, clusters: new Map(), pods: new Map(), copies: new Map(), answers: new Map() });
+  /** @type {{object: any, binding: any, clusters: Map<string, any>, pods: Map<string, any>, copies: Map<string, any>, answers: Map<string, any>}} */
+  const known = { object: null, binding: null, clusters: new Map(), pods: new Map(), copies: new Map(), answers: new Map() };
+  const state = createStore(known);
   const notices = [];
   const watched = (what) => {
     const notice = feedNotice(what);
@@ -41,7 +43,8 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
   const collection = cluster ? pathOf(kind, namespace) : `${HUB}${pathOf(kind, namespace)}`;
   const objectNotice = watched(S.what.template);
   let podsFollowed = false;
-  let logs = null;
+  /** @type {ReturnType<typeof logPanel>} */
+  let logs;
   const seen = (object) => {
     state.update((value) => (value.object = object));
     if (kind.kind === "Pod" && !kind.group && cluster) {
@@ -278,7 +281,8 @@ export async function objectScreen(signal, [version, kindName, space, name]) {
     const unheard = [...answers].filter(([, each]) => each.why);
     const { object } = state.get();
     const versions = grouped(there.map(([name, each]) => [name, versionOf(each)]));
-    const places = new Map([...(object ? [[S.object.hub, { kind: kind.kind, ...object }]] : []), ...there.map(([name, each]) => [name, { kind: kind.kind, ...each }])]);
+    const places = new Map(there.map(([name, each]) => [name, { kind: kind.kind, ...each }]));
+    if (object) places.set(S.object.hub, { kind: kind.kind, ...object });
     const fields = there.length ? differingFields(places, S.object.hub) : [];
     const rows = fields.slice(0, MOST_FIELDS).map(({ path, hidden, groups }) => ({
       cells: [h("code", {}, path), h("ul", { class: "values" }, groups.map((each) => h("li", {}, h("code", {}, hidden ? S.differ.hidden : each.value || S.differ.nothing), " ", h("span", { class: "quiet" }, S.differ.in(each.places)))))],

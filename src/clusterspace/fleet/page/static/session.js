@@ -4,7 +4,7 @@ import { askJson, forgetKinds } from "./api.js";
 import { createStore } from "./store.js";
 
 /** What `/ui/session` says; null while nobody is logged in. */
-export const session = createStore(null);
+export const session = createStore(/** @type {any} */ (null));
 
 let timer = 0;
 

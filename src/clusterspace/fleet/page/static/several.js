@@ -25,6 +25,10 @@ export async function askSeveral(paths, told, signal) {
 /**
  * Ask for any number of objects: for each path {value}, {missing: true} or {why}. Who has not come to
  * the end of an answer in time is said to be late; nobody waits for them. `counted(done)` is told of each that has.
+ *
+ * @param {string[]} paths
+ * @param {AbortSignal} signal
+ * @param {(done: number) => void} counted
  */
 export async function getSeveral(paths, signal, counted = () => {}) {
   const found = [];

@@ -48,6 +48,7 @@ export function plainLines() {
 /** A place for a shell below an object's pods. */
 export function shellPanel(namespace, signal) {
   const place = h("div");
+  /** @type {WebSocket | null} */
   let socket = null;
   let giveBack = () => {};
   const stop = () => {

@@ -172,6 +172,7 @@ export const S = {
     compare: (count) => `Compare it in ${count} clusters`,
     again: "Compare again",
     asOf: (time) => `As of ${time}.`,
+    /** @type {(groups: any[]) => string} */
     summary: ([first, ...others]) => [`${plural(first.places.length, "cluster", "clusters")} ${first.value}`, ...others.map((each) => `${each.places.length} ${each.value} (${some(each.places)})`)].join(", "),
     absent: (places) => `Not there: ${some(places)}.`,
     none: "The hub and all clusters that have answered say the same, but for what clusters fill in themselves.",

@@ -36,8 +36,8 @@ export class VirtualTable extends HTMLElement {
   #body = h("tbody");
   #above = h("tr", { class: "space", "aria-hidden": "true" });
   #below = h("tr", { class: "space", "aria-hidden": "true" });
-  #table = null;
-  #scroll = null;
+  #table = h("table");
+  #scroll = h("div");
 
   /** Say what the table is about. Called once, before rows. */
   describe(label, columns, classes) {
@@ -108,10 +108,10 @@ export class VirtualTable extends HTMLElement {
     const row = document.activeElement?.closest("tr");
     const links = [...this.#body.querySelectorAll("tr:not(.space) a")];
     if (!links.length) return;
-    const mine = row && links.findIndex((each) => each.closest("tr") === row);
+    const mine = row ? links.findIndex((each) => each.closest("tr") === row) : -1;
     const top = this.#scroll.getBoundingClientRect().top;
     const seen = links.find((each) => each.getBoundingClientRect().top >= top);
-    const next = row && mine >= 0 ? links[mine + (event.key === "ArrowDown" ? 1 : -1)] : seen;
+    const next = mine >= 0 ? links[mine + (event.key === "ArrowDown" ? 1 : -1)] : seen;
     if (!next) return;
     event.preventDefault();
     next.focus();

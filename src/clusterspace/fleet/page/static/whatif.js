@@ -21,7 +21,7 @@ export function whatIfAddress({ kind, namespace, name }) {
   return withQuery("/whatif", { kind, namespace, name });
 }
 
-const pathTo = ({ kind, namespace, name }) => `${POLICIES}${namespace ? `/namespaces/${encodeURIComponent(namespace)}` : ""}/${KINDS[kind]}${name ? `/${encodeURIComponent(name)}` : ""}`;
+const pathTo = ({ kind, namespace = "", name = "" }) => `${POLICIES}${namespace ? `/namespaces/${encodeURIComponent(namespace)}` : ""}/${KINDS[kind]}${name ? `/${encodeURIComponent(name)}` : ""}`;
 
 export async function whatIfScreen(signal, query) {
   const given = { kind: query.get("kind") || "", namespace: query.get("namespace") || "", name: query.get("name") || "" };
