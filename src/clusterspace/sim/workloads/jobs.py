@@ -138,7 +138,7 @@ class _Tally:
             for pod in self.tracked
             if is_failed(pod, self.job)
             and uid_of(pod) not in self.uncounted["failed"]
-            and (phase_of(pod) == "Failed" or not is_won)
+            and not (is_won and (is_ending(pod) or phase_of(pod) != "Failed"))
             and judge(pod, self.job).counts
         ]
 
