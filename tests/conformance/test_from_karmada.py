@@ -1,12 +1,14 @@
 """Fifty workloads that Karmada's own programs placed come over to our hub, and go back.
 
-Whoever has the programs says where in KARMADA_ASSETS; they are not part of this project.
+Whoever has the programs says where in KARMADA_ASSETS; they are not part of this project. They run
+on a hub of ours, and where Karmada's sources are found, too (CONFORMANCE_KARMADA_TREE), on its own
+API server with its webhook.
 """
 
 import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 from tests.component.migration.living import differences
 from tests.conformance.hubs import running_hub
+from tests.conformance.real_karmada import running_karmada_server
 from tests.conformance.sims import Kubectl, RunningSim, running_sim
 from tests.conformance.test_karmada_programs import (
     deployment,
@@ -54,6 +57,12 @@ class Hubs:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+    def join_karmada(self, name: str, member: RunningSim) -> None:
+        words = ["join", name, f"--cluster-kubeconfig={member.kubeconfig}"]
+        there = f"--kubeconfig={self.karmada.kubeconfig}"
+        environment = self.karmada.environment
+        subprocess.run([find_karmada("karmadactl"), *words, there], check=True, env=environment)
+
     def migrate(self, *words: str) -> str:
         there = ("--hub-kubeconfig", str(self.karmada.kubeconfig))
         return self.clusterspace("migrate", *words, *there, *LOOPBACK)
@@ -89,35 +98,36 @@ class Hubs:
 def _without(marks: dict[str, str]) -> dict[str, str]:
     """Return labels or annotations without those that tell how often Karmada wrote its Work.
 
-    Its webhook, which does not run here, would give a Work its ID at once; the programs give it to
-    the manifest when they write the Work for the second time.
+    Its webhook gives a Work its ID at once. Where it does not run, the programs give it to the
+    manifest when they write the Work for the second time.
     """
     counters = (stamps.TEMPLATE_GENERATION, stamps.WORK_ID, stamps.MANAGED_LABELS_LIST)
     return {key: value for key, value in marks.items() if key not in counters}
 
 
-@pytest.fixture
-def hubs(tmp_path: Path) -> Generator[Hubs]:
+@pytest.fixture(params=["a hub of ours", "Karmada's API server"])
+async def hubs(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Hubs]:
     find_karmada("karmada-controller-manager")
-    with ExitStack() as stack:
+    async with AsyncExitStack() as stack:
         for name in ("karmada", "ours", *MEMBERS):
             (tmp_path / name).mkdir()
-        servers = {
-            name: stack.enter_context(running_hub(tmp_path / name)) for name in ("karmada", "ours")
-        }
+        if request.param == "a hub of ours":
+            theirs = stack.enter_context(running_hub(tmp_path / "karmada")).kubeconfig
+        else:
+            theirs = await stack.enter_async_context(running_karmada_server(tmp_path / "karmada"))
+        server = stack.enter_context(running_hub(tmp_path / "ours"))
         members = {
             name: stack.enter_context(running_sim(tmp_path / name, name, "--nodes", "2"))
             for name in MEMBERS
         }
-        karmada = Kubectl(tmp_path, servers["karmada"].kubeconfig)
-        ours = Kubectl(tmp_path, servers["ours"].kubeconfig)
+        karmada, ours = Kubectl(tmp_path, theirs), Kubectl(tmp_path, server.kubeconfig)
         there = f"--kubeconfig={karmada.kubeconfig}"
         for name, options in (
             ("karmada-controller-manager", ("--cluster-status-update-frequency=2s",)),
             ("karmada-scheduler", ()),
         ):
             stack.enter_context(running_program(tmp_path, name, there, *options))
-        identity = servers["ours"].kubeconfig.parent / "parts" / "controllers" / "kubeconfig"
+        identity = server.kubeconfig.parent / "parts" / "controllers" / "kubeconfig"
         words = ["controllers", "--log-format", "json", *LOOPBACK]
         controllers = Process(
             "clusterspace", [*words, "--hub-kubeconfig", str(identity)], log=tmp_path / "log"
@@ -126,17 +136,7 @@ def hubs(tmp_path: Path) -> Generator[Hubs]:
         stack.callback(controllers.terminate)
         hubs = Hubs(tmp_path, karmada, ours, members)
         for name, member in members.items():
-            subprocess.run(
-                [
-                    find_karmada("karmadactl"),
-                    "join",
-                    name,
-                    f"--cluster-kubeconfig={member.kubeconfig}",
-                    there,
-                ],
-                check=True,
-                env=karmada.environment,
-            )
+            hubs.join_karmada(name, member)
         wait_for(lambda: are_ready(karmada), "members of Karmada")
         yield hubs
 

@@ -4,33 +4,27 @@ Whoever has Karmada says where its programs are in KARMADA_ASSETS, and where its
 CONFORMANCE_KARMADA_TREE; neither is part of this project.
 """
 
-import os
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
+from contextlib import AsyncExitStack
 
 import pytest
 import pytest_asyncio
-import yaml
+from tests.conformance.real_karmada import (
+    definitions_of_karmada,
+    front_proxy_flags,
+    karmada_kinds,
+)
 from tests.flows.test_kubernetes_hub import POLICY, WEB
 
-from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.policies import PROPAGATION_POLICIES
-from clusterspace.apiserver.identity.authority import Authority
 from clusterspace.client.requests import ResourcePath
-from clusterspace.errors import CannotInstall, ClusterspaceError
-from clusterspace.fleet.membership import manifests
+from clusterspace.errors import CannotInstall
 from clusterspace.kube.objects import Object, find_at, name_of
-from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.hub_rules import examine_rules
 from clusterspace.roots.init import Action, InitRequest, initialize, place_of
-from clusterspace.roots.installation import write_pair
-from clusterspace.testing.builders import DEPLOYMENTS, deployment, namespace
+from clusterspace.testing.builders import DEPLOYMENTS, deployment
 from clusterspace.testing.hubs import (
-    RealServer,
     client_for_test,
-    free_port,
-    karmada_component_for_test,
     kubernetes_hub_for_test,
 )
 from clusterspace.testing.stage import Fleet, Side, until_ready
@@ -38,93 +32,17 @@ from clusterspace.testing.steps import edit, until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 
-NAMESPACES = GroupVersionResource("", "v1", "namespaces")
-SERVICES = GroupVersionResource("", "v1", "services")
-API_SERVICES = GroupVersionResource("apiregistration.k8s.io", "v1", "apiservices")
-SERVER = "karmada-aggregated-apiserver"
-
-
-def definitions_of_karmada() -> list[Object]:
-    tree = os.environ.get("CONFORMANCE_KARMADA_TREE")
-    if not tree:
-        pytest.skip("no sources of Karmada: set CONFORMANCE_KARMADA_TREE to where they are")
-    files = sorted((Path(tree) / "charts" / "karmada" / "_crds" / "bases").rglob("*.yaml"))
-    read = [yaml.safe_load(file.read_text()) for file in files]
-    return [each for each in read if each["kind"] == "CustomResourceDefinition"]
-
-
-@asynccontextmanager
-async def karmada(real: RealServer, directory: Path) -> AsyncGenerator[None]:
-    """Install what Karmada installs, and serve Clusters from its extension server."""
-    port = free_port()
-    flags = (
-        "--authentication-kubeconfig={kubeconfig}",
-        "--authorization-kubeconfig={kubeconfig}",
-        f"--etcd-servers={real.etcd_url}",
-        f"--cert-dir={directory / 'karmada-certificates'}",
-        f"--secure-port={port}",
-        "--bind-address=127.0.0.1",
-    )
-    service: Object = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": SERVER, "namespace": "karmada-system"},
-        "spec": {"type": "ExternalName", "externalName": "localhost"},
-    }
-    api_service: Object = {
-        "apiVersion": API_SERVICES.api_version,
-        "kind": "APIService",
-        "metadata": {"name": "v1alpha1.cluster.karmada.io"},
-        "spec": {
-            "group": "cluster.karmada.io",
-            "version": "v1alpha1",
-            "groupPriorityMinimum": 2000,
-            "versionPriority": 10,
-            "insecureSkipTLSVerify": True,
-            "service": {"name": SERVER, "namespace": "karmada-system", "port": port},
-        },
-    }
-    async with (
-        client_for_test(real.settings) as client,
-        karmada_component_for_test(SERVER, real, directory, *flags),
-    ):
-        for each in definitions_of_karmada():
-            await client.create(place_of(each).collection, each)
-        await client.create(ResourcePath(NAMESPACES), namespace("karmada-system"))
-        await client.create(ResourcePath(SERVICES, "karmada-system"), service)
-        await client.create(ResourcePath(API_SERVICES), api_service)
-
-        async def are_served() -> bool:
-            try:
-                return await client.list_objects(manifests.cluster_path("").collection) == []
-            except ClusterspaceError:  # the API server has not heard of it yet
-                return False
-
-        await until(are_served, seconds=120)
-        yield
-
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Fleet]:
     directory = tmp_path_factory.mktemp("karmada")
     hub = directory / "hub"
     hub.mkdir()
-    # The extension server believes what the API server says of users by this authority.
-    now = SystemClock().now()
-    front = Authority.create("front-proxy", now)
-    write_pair(front.pair, hub / "front-ca.crt", hub / "front-ca.key")
-    write_pair(front.issue_client("front-proxy", (), now), hub / "front.crt", hub / "front.key")
-    flags = (
-        f"--requestheader-client-ca-file={hub / 'front-ca.crt'}",
-        "--requestheader-allowed-names=front-proxy",
-        "--requestheader-username-headers=X-Remote-User",
-        "--requestheader-group-headers=X-Remote-Group",
-        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-        f"--proxy-client-cert-file={hub / 'front.crt'}",
-        f"--proxy-client-key-file={hub / 'front.key'}",
-    )
+    flags = front_proxy_flags(hub)
     async with AsyncExitStack() as stack:
-        running = kubernetes_hub_for_test(hub, flags=flags, beside=lambda it: karmada(it, hub))
+        running = kubernetes_hub_for_test(
+            hub, flags=flags, beside=lambda it: karmada_kinds(it, hub)
+        )
         settings = await stack.enter_async_context(running)
         client = await stack.enter_async_context(client_for_test(settings))
         made = Fleet(Side(settings, client), directory, stack)

@@ -21,13 +21,13 @@ from clusterspace.controllers.leases import LeaseTimings
 from clusterspace.errors import NotServed
 from clusterspace.fleet.execution.takeover import is_managed
 from clusterspace.fleet.migration.ownership import OwnerKind, owner_of
-from clusterspace.fleet.migration.plan import Verdict
+from clusterspace.fleet.migration.plan import Verdict, read_plan, write_plan
 from clusterspace.fleet.migration.progress import State
 from clusterspace.fleet.migration.proof import Report, compare
 from clusterspace.fleet.migration.snapshots import Selection, Snapshot, capture
 from clusterspace.kube.objects import Object, with_metadata, without_value
 from clusterspace.testing.live_cluster import LiveCluster, live_cluster
-from clusterspace.testing.live_pods import sidecar_injector
+from clusterspace.testing.live_pods import add_node, sidecar_injector
 from clusterspace.testing.settled import settled
 from clusterspace.testing.stage import Side, running_fleet, until_ready
 
@@ -83,6 +83,7 @@ async def living(directory: Path, count: int, *, is_real: bool = False) -> Async
         west: Side
         if is_real:
             west = await fleet.add_kubernetes(WEST, *CONTROLLERS)
+            await add_node(west.client)
             await live.load(west.client, injector, runs=False)
             await live.run(west.client, PATIENCE)
         else:
@@ -103,7 +104,8 @@ async def take_and_give_back(living: Living) -> Report:
     assert running.unseen == ()
     assert running.counts()["Pod"] >= live.pods
 
-    plan = await plan_of(site)
+    # As people have it: a file.
+    plan = read_plan("".join(write_plan(await plan_of(site))).encode(), "west.yaml")
 
     # What another controller keeps is left to it, and of all others nothing would change.
     planned = {(each.kind, each.namespace, each.name): each for each in plan.spec.items}

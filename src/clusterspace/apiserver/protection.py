@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import structlog
 
+from clusterspace.apis import stamps
 from clusterspace.apiserver.identity.following import (
     find_object,
     follow,
@@ -21,6 +22,7 @@ from clusterspace.kube.objects import (
     Object,
     find_at,
     is_being_deleted,
+    labels_of,
     metadata_of,
     name_of,
     uid_of,
@@ -61,6 +63,17 @@ def names_class(volume_or_claim: Object, name: str) -> bool:
         ("status", "modifyVolumeStatus", "targetVolumeAttributesClassName"),
     )
     return any(find_at(volume_or_claim, *field) == name for field in fields)
+
+
+def tells_of_members(template: Object) -> bool:
+    """Whether the status of an object is that of its copies on members, and not its own.
+
+    What a policy carries bears its mark, and so do the copies; these say besides that a hub has
+    placed them.
+    """
+    labels = labels_of(template)
+    is_carried = not labels.keys().isdisjoint((stamps.POLICY_ID, stamps.CLUSTER_POLICY_ID))
+    return is_carried and stamps.MANAGED not in labels
 
 
 class StorageProtection:
@@ -125,7 +138,7 @@ class StorageProtection:
         hub, name = self._hub, name_of(found)
         match kind:
             case "PersistentVolume":
-                return find_at(found, "status", "phase") == "Bound"
+                return find_at(found, "status", "phase") == "Bound" and not tells_of_members(found)
             case "PersistentVolumeClaim":
                 pods = await list_objects(hub, "", "pods", namespace)
                 return any(uses_claim(pod, name) for pod in pods)

@@ -25,10 +25,11 @@ from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, PatchType, WriteOptions
 from clusterspace.errors import AlreadyExists, ApiError, ClusterTimeout, Conflict, NotServed
 from clusterspace.fleet.migration.ownership import OwnerKind
-from clusterspace.kube.conditions import find_condition
+from clusterspace.kube.conditions import is_true
 from clusterspace.kube.objects import (
     Object,
     find_at,
+    is_being_deleted,
     labels_of,
     name_of,
     namespace_of,
@@ -45,6 +46,9 @@ _AT_ONCE: Final = 24
 _PATIENCE: Final = 600.0
 """Thousands of pods take their time on a busy machine."""
 _MESHED: Final = "mesh.example.com/join"
+_APPLICATION: Final = "app.kubernetes.io/name"
+_PODS: Final = GroupVersionResource("", "v1", "pods")
+_ENDPOINT_SLICES: Final = GroupVersionResource("discovery.k8s.io", "v1", "endpointslices")
 _RESOURCES: Final = {
     "Namespace": GroupVersionResource("", "v1", "namespaces"),
     "CustomResourceDefinition": GroupVersionResource(
@@ -176,9 +180,7 @@ class LiveCluster:
 
     async def _is_served(self, member: ClusterClient) -> bool:
         found = await member.list_objects(ResourcePath(_RESOURCES["CustomResourceDefinition"]))
-        return all(
-            find_condition(find_at(each, "status", "conditions"), "Established") for each in found
-        )
+        return all(is_true(find_at(each, "status", "conditions"), "Established") for each in found)
 
     async def _put(self, member: ClusterClient, live: LiveObject) -> None:
         body, place = self._with_uids(live.body), live.path
@@ -202,11 +204,11 @@ class LiveCluster:
     async def until_running(
         self, member: ClusterClient, seconds: float = 120.0, *, is_over: bool = True
     ) -> None:
-        """Wait until every workload has all its pods.
+        """Wait until every workload has all its pods, and what follows pods has followed.
 
         `is_over` waits for autoscalers and Jobs as well: from then on nothing happens by itself.
-        On a member without nodes nobody runs the pods but `run`; nothing measures them there, and
-        no Job ends.
+        On a real API server nobody runs the pods but `run`; nothing measures them there, and no Job
+        ends.
         """
 
         async def is_running() -> bool:
@@ -215,7 +217,7 @@ class LiveCluster:
         await until(is_running, seconds, explain=lambda: self._lacking(member, is_over=is_over))
 
     async def run(self, member: ClusterClient, seconds: float = 120.0) -> None:
-        """Run the pods of a member without nodes, until every workload has all of its own."""
+        """Run the pods of a member on the Node of `add_node`, until nothing more comes of it."""
 
         async def is_running() -> bool:
             await run_pods(member)
@@ -224,22 +226,57 @@ class LiveCluster:
         await until(is_running, seconds, explain=lambda: self._lacking(member, is_over=False))
 
     async def _lacking(self, member: ClusterClient, *, is_over: bool) -> list[str]:
-        """Return the workloads that do not have all their pods."""
+        """Return what still waits for something: workloads first, then what follows their pods."""
         lacking: list[str] = []
-        for kind, seen in _READINESS.items():
-            mine = {each.path.key for each in self.of_kind(kind)}
-            if not mine or (kind in ("HorizontalPodAutoscaler", "Job") and not is_over):
-                continue
-            try:
-                found = await member.list_objects(ResourcePath(_RESOURCES[kind]))
-            except ClusterTimeout as error:
-                return [str(error)]  # busy with what is waited for
-            lacking += [
-                f"{kind} {namespace_of(each)}/{name_of(each)}"
-                for each in found
-                if f"{namespace_of(each)}/{name_of(each)}" in mine and not seen(each)
-            ]
-        return lacking
+        try:
+            for kind, has_pods in _READINESS.items():
+                is_waited_for = is_over or kind != "HorizontalPodAutoscaler"
+                for each in await self._mine(member, kind) if is_waited_for else ():
+                    is_ended = kind != "Job" or not is_over or _is_complete(each)
+                    if not has_pods(each) or not is_ended:
+                        lacking.append(f"{kind} {namespace_of(each)}/{name_of(each)}")
+            return lacking or await self._behind(member)
+        except ClusterTimeout as error:
+            return [str(error)]  # busy with what is waited for
+
+    async def _mine(self, member: ClusterClient, kind: str) -> list[Object]:
+        """Return the objects of a kind on the member, of those that were put there."""
+        mine = {each.path.key for each in self.of_kind(kind)}
+        found = await member.list_objects(ResourcePath(_RESOURCES[kind])) if mine else []
+        return [each for each in found if f"{namespace_of(each)}/{name_of(each)}" in mine]
+
+    async def _behind(self, member: ClusterClient) -> list[str]:
+        """Return what does not know all pods yet, or knows some that are not there any more.
+
+        The controllers of budgets and of endpoints come after those of workloads, and may be
+        seconds behind them on a busy machine.
+        """
+        pods: dict[tuple[str, str], set[str]] = {}
+        for pod in await member.list_objects(ResourcePath(_PODS)):
+            if is_being_deleted(pod):
+                return [f"Pod {namespace_of(pod)}/{name_of(pod)}, which is being deleted"]
+            application = namespace_of(pod), labels_of(pod).get(_APPLICATION, "")
+            pods.setdefault(application, set()).add(uid_of(pod))
+        endpoints: dict[tuple[str, str], set[str]] = {}
+        for part in await member.list_objects(ResourcePath(_ENDPOINT_SLICES)):
+            service = namespace_of(part), labels_of(part).get("kubernetes.io/service-name", "")
+            for each in part.get("endpoints") or ():
+                uid = str(find_at(each, "targetRef", "uid"))
+                if find_at(each, "conditions", "ready"):
+                    endpoints.setdefault(service, set()).add(uid)
+        behind: list[str] = []
+        for each in await self._mine(member, "Service"):
+            application = namespace_of(each), name_of(each)
+            if endpoints.get(application, set()) != pods.get(application, set()):
+                behind.append(f"Service {'/'.join(application)}")
+        for each in await self._mine(member, "PodDisruptionBudget"):
+            application = namespace_of(each), name_of(each)
+            status: Object = find_at(each, "status") or {}
+            counted = {int(status.get(key) or 0) for key in ("currentHealthy", "expectedPods")}
+            is_seen = status.get("observedGeneration") == each["metadata"].get("generation")
+            if not is_seen or counted != {len(pods.get(application, ()))}:
+                behind.append(f"PodDisruptionBudget {'/'.join(application)}")
+        return behind
 
     async def contents(self, member: ClusterClient) -> dict[str, Object]:
         """Return all its objects as they are on a member, but for versions and field managers."""
@@ -257,25 +294,34 @@ class LiveCluster:
         return found
 
 
+def _is_complete(job: Object) -> bool:
+    return bool(find_at(job, "status", "completionTime"))
+
+
+def is_rolled_out(workload: Object) -> bool:
+    """Whether a Deployment or StatefulSet has all its pods, each of its template as it is now.
+
+    In the middle of a roll-out as many pods as are asked for may be ready, some of them old.
+    """
+    status: Object = find_at(workload, "status") or {}
+    is_seen = status.get("observedGeneration", 0) >= workload["metadata"].get("generation", 1)
+    counts = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
+    return is_seen and {status.get(each, 0) for each in counts} == {workload["spec"]["replicas"]}
+
+
 _READINESS: Final[dict[str, Callable[[Object], bool]]] = {
-    "Deployment": lambda it: _is_rolled_out(it, "readyReplicas"),
-    "StatefulSet": lambda it: _is_rolled_out(it, "readyReplicas"),
+    "Deployment": is_rolled_out,
+    "StatefulSet": is_rolled_out,
     "DaemonSet": lambda it: (
         find_at(it, "status", "observedGeneration") is not None
         and find_at(it, "status", "desiredNumberScheduled")
         == (find_at(it, "status", "numberReady") or 0)
     ),
-    "Job": lambda it: bool(find_at(it, "status", "completionTime")),
+    "Job": lambda it: _is_complete(it) or find_at(it, "status", "ready") == 1,
     "HorizontalPodAutoscaler": lambda it: (
         find_at(it, "status", "desiredReplicas") == find_at(it, "spec", "maxReplicas")
     ),
 }
-
-
-def _is_rolled_out(workload: Object, counted: str) -> bool:
-    status: Object = find_at(workload, "status") or {}
-    is_seen = status.get("observedGeneration", 0) >= workload["metadata"].get("generation", 1)
-    return bool(is_seen and status.get(counted, 0) == workload["spec"]["replicas"])
 
 
 async def _each(chosen: Iterable[LiveObject], do: Callable[[LiveObject], Awaitable[None]]) -> None:
@@ -457,7 +503,7 @@ def _application(
 
 
 def _bodies(team: str, name: str, shape: str, random: Random) -> Iterator[Object]:
-    labels = {"app.kubernetes.io/name": name}
+    labels = {_APPLICATION: name}
 
     def of(api_version: str, kind: str, name: str = name, **parts: Any) -> Object:
         metadata = {"name": name, "namespace": team, "labels": dict(labels)}

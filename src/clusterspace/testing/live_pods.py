@@ -6,7 +6,7 @@ controllers and no nodes, `run_pods` does what a scheduler and a kubelet would.
 
 import base64
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,14 +14,17 @@ import msgspec
 from aiohttp import web
 
 from clusterspace.client.requests import ResourcePath
-from clusterspace.client.resources import ClusterClient
+from clusterspace.client.resources import ClusterClient, DeleteOptions
+from clusterspace.errors import Conflict, NotFound
 from clusterspace.kube.objects import (
     Object,
     find_at,
+    is_being_deleted,
     name_of,
     namespace_of,
     uid_of,
     with_value,
+    without_value,
 )
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.certificates import loopback_tls
@@ -29,6 +32,7 @@ from clusterspace.testing.certificates import loopback_tls
 INJECTED: Final = "sidecars.example.com/injection"
 """The label of namespaces whose pods get a sidecar."""
 _PODS: Final = GroupVersionResource("", "v1", "pods")
+_NODE: Final = "node-1"
 
 
 def sidecar(name: str) -> Object:
@@ -106,49 +110,68 @@ async def sidecar_injector() -> AsyncGenerator[Injector]:
         await runner.cleanup()
 
 
-async def run_pods(member: ClusterClient, node: str = "node-1") -> int:
-    """Do what a scheduler and a kubelet would for every pod that waits; return for how many.
+async def add_node(member: ClusterClient) -> None:
+    """Add the Node that `run_pods` runs pods on: without it no pod is an endpoint of a Service."""
+    nodes = ResourcePath(GroupVersionResource("", "v1", "nodes"))
+    place = nodes.named(_NODE)
+    node: Object = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": _NODE}}
+    # A new Node is tainted until a controller sees it ready; none does that here.
+    made = without_value(await member.create(nodes, node), "spec", "taints")
+    status = {
+        "capacity": {"cpu": "64", "memory": "256Gi", "pods": "1000"},
+        "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+    }
+    untainted = await member.update(place, made)
+    await member.update(place.with_subresource("status"), with_value(untainted, status, "status"))
 
-    For members that are a real API server with real controllers, and no nodes.
+
+async def run_pods(member: ClusterClient) -> None:
+    """Do what a scheduler and a kubelet would for every pod that waits, or is to end.
+
+    For members that are a real API server with real controllers, and the Node of `add_node`.
     """
-    count = 0
     for pod in await member.list_objects(ResourcePath(_PODS)):
-        if (find_at(pod, "status", "phase") or "Pending") != "Pending":
-            continue
         place = ResourcePath(_PODS, namespace_of(pod), name_of(pod))
-        if not find_at(pod, "spec", "nodeName"):
-            target = {"apiVersion": "v1", "kind": "Node", "name": node}
-            meta = {"name": place.name, "namespace": place.namespace}
-            binding: Object = {"apiVersion": "v1", "kind": "Binding", "metadata": meta}
-            await member.create(place.with_subresource("binding"), {**binding, "target": target})
-        number = int(uid_of(pod).replace("-", "")[:8], 16)
-        started = "2026-03-01T10:00:00Z"
-        statuses = [
-            {
-                "name": each["name"],
-                "image": each["image"],
-                "imageID": "",
-                "containerID": f"containerd://{uid_of(pod)}-{index}",
-                "ready": True,
-                "restartCount": 0,
-                "state": {"running": {"startedAt": started}},
-            }
-            for index, each in enumerate(pod["spec"]["containers"])
-        ]
-        conditions = [
-            {"type": each, "status": "True", "lastTransitionTime": started}
-            for each in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
-        ]
-        address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255 or 1}"
-        status = {
-            "phase": "Running",
-            "startTime": started,
-            "podIP": address,
-            "podIPs": [{"ip": address}],
-            "containerStatuses": statuses,
-            "conditions": conditions,
+        # Controllers go on meanwhile: a pod that went or changed since the list is of the next one.
+        with suppress(NotFound, Conflict):
+            if is_being_deleted(pod):
+                await member.delete(place, DeleteOptions(uid_of(pod), grace_seconds=0))
+            elif (find_at(pod, "status", "phase") or "Pending") == "Pending":
+                await _run_pod(member, place, pod)
+
+
+async def _run_pod(member: ClusterClient, place: ResourcePath, pod: Object) -> None:
+    if not find_at(pod, "spec", "nodeName"):
+        target = {"apiVersion": "v1", "kind": "Node", "name": _NODE}
+        meta = {"name": place.name, "namespace": place.namespace}
+        binding: Object = {"apiVersion": "v1", "kind": "Binding", "metadata": meta}
+        await member.create(place.with_subresource("binding"), {**binding, "target": target})
+    number = int(uid_of(pod).replace("-", "")[:8], 16)
+    started = "2026-03-01T10:00:00Z"
+    statuses = [
+        {
+            "name": each["name"],
+            "image": each["image"],
+            "imageID": "",
+            "containerID": f"containerd://{uid_of(pod)}-{index}",
+            "ready": True,
+            "restartCount": 0,
+            "state": {"running": {"startedAt": started}},
         }
-        live = await member.get(place)
-        await member.update(place.with_subresource("status"), with_value(live, status, "status"))
-        count += 1
-    return count
+        for index, each in enumerate(pod["spec"]["containers"])
+    ]
+    conditions = [
+        {"type": each, "status": "True", "lastTransitionTime": started}
+        for each in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
+    ]
+    address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255 or 1}"
+    status = {
+        "phase": "Running",
+        "startTime": started,
+        "podIP": address,
+        "podIPs": [{"ip": address}],
+        "containerStatuses": statuses,
+        "conditions": conditions,
+    }
+    live = await member.get(place)
+    await member.update(place.with_subresource("status"), with_value(live, status, "status"))

@@ -186,6 +186,7 @@ async def test_a_plan_for_another_cluster_or_hub_leaves_no_trace(
     [
         (("apply", "nowhere"), "the hub has no migration nowhere: `clusterspace migrate status`"),
         (("apply", "no/such.yaml"), "there is no file no/such.yaml"),
+        (("apply", "."), "there is no file ."),
         (("undo", "nowhere"), "the hub has no migration nowhere"),
         (("pause", "nowhere"), "the hub has no migration nowhere"),
         (("forget", "nowhere", "-y"), "the hub has no migration nowhere"),

@@ -265,13 +265,14 @@ def apply(
     from clusterspace.fleet.migration.apply import ApplyOptions
     from clusterspace.fleet.migration.plan import MigrationPlan, read_plan
     from clusterspace.fleet.migration.progress import State
+    from clusterspace.kube.names import dns1123_label_problems
     from clusterspace.roots import cluster_migration as root
 
     source: MigrationPlan | str = plan
     if Path(plan).is_file():
         with Path(plan).open("rb") as file:
             source = read_plan(file, plan)
-    elif "/" in plan or plan.endswith((".yaml", ".yml", ".json")):
+    elif dns1123_label_problems(plan):  # no migration is called that
         raise click.BadParameter(f"there is no file {plan}", param_hint="PLAN")
     quiet()
     options = ApplyOptions(at_once=at_once, goes_on=goes_on, patience=patience)

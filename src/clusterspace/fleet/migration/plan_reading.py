@@ -60,6 +60,9 @@ class PlanReader(yaml.SafeLoader):
             key = self._value(first, None)
             if isinstance(key, list | dict):
                 raise _problem("a key is a word", first)
+            if key in found:
+                # Of two words about an object nobody knows which one is meant: `take` above all.
+                raise _problem(f"{key} is there twice", first)
             below = None if path is None else (*path, str(key))
             is_on_the_way = below is not None and ITEMS[: len(below)] == below
             found[key] = self._value(next(self._events), below if is_on_the_way else None)

@@ -28,6 +28,7 @@ from clusterspace.fleet.migration.snapshots import (
     Identity,
     Snapshot,
     digest_of,
+    targets_of,
 )
 from clusterspace.kube.plain_text import line
 
@@ -193,6 +194,9 @@ class _Comparison:
         explanation = self.explained.get(key, "")
         if now is None:
             why = explanation or "it was there before, and is not any more"
+            owner = then and self.before.by_uid(then.owner.uid)
+            if not explanation and owner is not None and self._growth(owner) < 0:
+                why += f": {owner.kind} {owner.name} {self._scaled(owner)}"
             verdict = Verdict.EXPLAINED if explanation else Verdict.GONE
         elif then is None:
             why = explanation or f"it was not there before: {self._origin(now)}"
@@ -222,8 +226,8 @@ class _Comparison:
                 continue
             texts.append(f"{each} was {old or 'not there'}, and is {new or 'not there'}")
             if then.kind == SERVICE:
-                target = (new or old).rpartition(" ")[2]
-                is_explained &= target in self.explained_uids and not (old and new)
+                uids = {target.rpartition(" ")[2] for target in targets_of(old) ^ targets_of(new)}
+                is_explained &= uids <= self.explained_uids
             else:
                 is_first = not old and not (each.startswith("restarts of ") and new != "0")
                 is_explained &= had_not_begun and is_first
@@ -255,10 +259,27 @@ class _Comparison:
         new = now.info.get("template hash", "")
         if new and old and new not in old:
             return f"the pod template of {maker} changed, to {new}"
+        more = self._growth(known)
+        is_replaced = any(
+            each.owner.uid == owner.uid and self.after.by_key(each.key) is None
+            for each in self.come_or_gone
+        )
+        if more > 0 and not is_replaced:
+            return f"{maker} {self._scaled(known)}"
         return (
             f"{maker} is the same, and so is its pod template, "
             "so a pod was evicted, deleted or lost, and replaced"
         )
+
+    def _scaled(self, workload: Identity) -> str:
+        """Say how many replicas a workload went to, and whether a roll-out had begun before."""
+        now = self.after.by_key(workload.key)
+        new = now.info.get("replicas", "?") if now is not None else "?"
+        went = f"went from {workload.info.get('replicas', '?')} to {new} replicas"
+        root = self._by_uid(workload.owner.uid)
+        if root is None or self._growth(root):
+            return went
+        return f"{went}, for {root.kind} {root.name} was being rolled out already"
 
     # -- what explains a difference --------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -61,6 +61,7 @@ _MOST_TEXT: Final = 200
 _NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
 _WHO_AM_I: Final = GroupVersionResource("authentication.k8s.io", "v1", "selfsubjectreviews")
 _SERVICE_NAME: Final = "kubernetes.io/service-name"
+_AND: Final = " and "
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +120,8 @@ class Identities(Spool[Identity]):
         if self.add(identity, key, group=identity.uid) is not None:
             other = self.by_key(identity.key)
             known = other.facts if other is not None else {}
-            both = msgspec.structs.replace(identity, facts={**known, **identity.facts})
-            self.replace(key, both)
+            both = _with_targets(known, identity.facts)
+            self.replace(key, msgspec.structs.replace(identity, facts=both))
 
     def by_key(self, key: tuple[str, str, str]) -> Identity | None:
         """Return the identity of an object, if it was seen."""
@@ -145,8 +146,11 @@ class Unseen(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class Snapshot(msgspec.Struct, frozen=True):
-    """What was running, on which cluster, and who saw it when."""
+Seen = TypeVar("Seen")
+
+
+class _Recorded(msgspec.Struct, Generic[Seen], frozen=True):
+    """The fields of a snapshot; a file has its identities as text, until each is looked at."""
 
     cluster: str
     cluster_uid: str
@@ -155,8 +159,12 @@ class Snapshot(msgspec.Struct, frozen=True):
     ended: str
     namespaces: tuple[str, ...]
     """Those that were asked for; none is all."""
-    identities: Sequence[Identity]
+    identities: Seen
     unseen: tuple[Unseen, ...] = ()
+
+
+class Snapshot(_Recorded[Sequence[Identity]], frozen=True):
+    """What was running, on which cluster, and who saw it when."""
 
     @property
     def selection(self) -> Selection:
@@ -371,8 +379,26 @@ def _slice(seen: _Slice) -> Identity:
     for each in seen.endpoints or ():
         target = each.target_ref
         to = f"{target.kind} {target.name} {target.uid}" if target else "an address of its own"
-        facts |= {f"endpoint {address}": to for address in each.addresses or ()}
+        more = {f"endpoint {address}": to for address in each.addresses or ()}
+        facts = _with_targets(facts, more)
     return Identity(SERVICE, seen.metadata.namespace, service, facts=facts)
+
+
+def targets_of(endpoint: str) -> set[str]:
+    """Return what is behind an endpoint, each with its UID as the last word.
+
+    Pods in the network of their node share its address, so that it can be several.
+    """
+    return set(endpoint.split(_AND)) if endpoint else set()
+
+
+def _with_targets(facts: dict[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """Return the endpoints of both, each with all that is behind it, in an order of its own."""
+    joined = {
+        each: _AND.join(sorted(targets_of(target) | targets_of(facts.get(each, ""))))
+        for each, target in more.items()
+    }
+    return {**facts, **joined}
 
 
 class _Collection(msgspec.Struct, frozen=True):
@@ -544,19 +570,6 @@ class _File(msgspec.Struct, frozen=True):
     snapshot: msgspec.Raw
 
 
-class _RawSnapshot(msgspec.Struct, frozen=True):
-    """A snapshot whose identities were not looked at yet."""
-
-    cluster: str
-    cluster_uid: str
-    taken_by: str
-    began: str
-    ended: str
-    namespaces: tuple[str, ...]
-    identities: list[msgspec.Raw]
-    unseen: tuple[Unseen, ...] = ()
-
-
 def encode(snapshot: Snapshot) -> Iterator[bytes]:
     """Yield a snapshot as the text of a file, with a digest of itself."""
     file = _File(FORMAT, VERSION, digest_of(snapshot), msgspec.Raw(b"null"))
@@ -598,19 +611,12 @@ def decode(text: bytes) -> Snapshot:
         raise CannotProve("", f"{why}: take the program that wrote it, or a newer one")
     try:
         file = msgspec.json.decode(text, type=_File)
-        raw = msgspec.json.decode(file.snapshot, type=_RawSnapshot)
+        recorded = msgspec.json.decode(file.snapshot, type=_Recorded[list[msgspec.Raw]])
         read = msgspec.json.Decoder(Identity)
-        identities = Identities(read.decode(each) for each in raw.identities)
-        snapshot = Snapshot(
-            cluster=raw.cluster,
-            cluster_uid=raw.cluster_uid,
-            taken_by=raw.taken_by,
-            began=raw.began,
-            ended=raw.ended,
-            namespaces=raw.namespaces,
-            identities=identities,
-            unseen=raw.unseen,
-        )
+        identities = Identities(read.decode(each) for each in recorded.identities)
+        fields: dict[str, Any] = msgspec.structs.asdict(recorded)
+        fields["identities"] = identities
+        snapshot = Snapshot(**fields)
     except UNREADABLE as error:
         raise CannotProve("", f"the file was changed since it was written: {error}") from error
     if digest_of(snapshot) != file.digest:

@@ -164,6 +164,10 @@ def test_what_people_edit_is_no_part_of_the_checksum() -> None:
         (b"[]", "west.yaml is no plan: make one with `clusterspace migrate plan`"),
         (b"a: [", "west.yaml, line 2 is not YAML: "),
         (b"\xff\xfe\x00", "west.yaml is not YAML: "),
+        (
+            b"spec:\n  items:\n  - take: false\n    name: web\n    take: true\n",
+            "west.yaml, line 5 is not YAML: take is there twice",
+        ),
         (b"a: &a [*a]", "west.yaml: kind is None, and not MigrationPlan"),
     ],
 )

@@ -59,7 +59,10 @@ def test_items_are_made_in_their_order_and_nothing_else_is() -> None:
     assert document["items"] == [1]
 
 
-@pytest.mark.parametrize("text", ["a: *nobody", "a: 1\n---\nb: 2", "[a: b", "? [a]\n: b"])
+@pytest.mark.parametrize(
+    "text",
+    ["a: *nobody", "a: 1\n---\nb: 2", "[a: b", "? [a]\n: b", "a: 1\na: 2", "- {b: 1, 'b': 1}"],
+)
 def test_what_cannot_be_read_says_where(text: str) -> None:
     with pytest.raises(yaml.MarkedYAMLError) as refused:
         read(text)

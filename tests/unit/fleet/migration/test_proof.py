@@ -11,6 +11,7 @@ from clusterspace.fleet.migration.proof import Finding, Report, Verdict, compare
 from clusterspace.fleet.migration.proof_documents import document_of, html_of, text_of
 from clusterspace.fleet.migration.snapshots import (
     KINDS,
+    Identities,
     Identity,
     Reference,
     Snapshot,
@@ -122,6 +123,36 @@ def test_what_is_as_it_was_is_unchanged() -> None:
     }
 
 
+def test_pods_of_one_address_are_all_behind_it_in_whatever_order_they_come() -> None:
+    """Pods in the network of their node have its address."""
+
+    def on_one_node(*pods: Identity) -> Identity:
+        slices = [
+            Identity(
+                "Service", "shop", "web", facts={"endpoint 10.1.1.1": f"Pod {it.name} {it.uid}"}
+            )
+            for it in pods
+        ]
+        return Identities(slices)[0]
+
+    a, b, c = pod("web-a"), pod("web-b"), pod("web-c")
+
+    same = compare(snapshot(on_one_node(a, b)), snapshot(on_one_node(b, a)))
+    gone = compare(snapshot(a, b, on_one_node(a, b)), snapshot(a, on_one_node(a)))
+    more = compare(
+        snapshot(*scaled(2), a, b, on_one_node(a, b)),
+        snapshot(*scaled(3), a, b, c, on_one_node(c, a, b)),
+    )
+
+    assert same.findings == ()
+    assert verdicts(gone) == {"Pod web-b": Verdict.GONE, "Service web": Verdict.CHANGED}
+    assert reason(gone, "web") == (
+        "endpoint 10.1.1.1 was Pod web-a uid-web-a and Pod web-b uid-web-b, and is Pod web-a "
+        "uid-web-a"
+    )
+    assert verdicts(more) == {"Pod web-c": Verdict.EXPLAINED, "Service web": Verdict.EXPLAINED}
+
+
 @pytest.mark.parametrize(
     ("after", "why"),
     [
@@ -202,6 +233,18 @@ def test_without_an_autoscaler_nothing_explains_a_pod_that_went() -> None:
     assert verdicts(report) == {"Pod web-b": Verdict.GONE, "Service web": Verdict.CHANGED}
 
 
+def test_pods_that_people_asked_for_are_new_and_not_called_a_replacement() -> None:
+    report = compare(
+        snapshot(*scaled(1)[:2], pod("web-a")),
+        snapshot(*scaled(2)[:2], pod("web-a"), pod("web-b")),
+    )
+
+    assert verdicts(report) == {"Pod web-b": Verdict.NEW}
+    assert reason(report, "web-b") == (
+        "it was not there before: ReplicaSet web-5d4c went from 1 to 2 replicas"
+    )
+
+
 def test_an_autoscaler_of_another_workload_explains_nothing() -> None:
     other = autoscaler(2, "Deployment/api")
     after = snapshot(*scaled(3)[:2], pod("web-a"), pod("web-b"), pod("web-c"), other)
@@ -263,10 +306,17 @@ def test_a_roll_out_that_goes_on_is_no_scaling() -> None:
         pod("web-z", new, template="77f0"),
     )
 
-    assert verdicts(compare(before, after)) == {
-        "Pod web-a": Verdict.GONE,
-        "Pod web-z": Verdict.NEW,
-    }
+    report = compare(before, after)
+
+    assert verdicts(report) == {"Pod web-a": Verdict.GONE, "Pod web-z": Verdict.NEW}
+    assert reason(report, "web-a") == (
+        "it was there before, and is not any more: ReplicaSet web-5d4c went from 2 to 0 replicas, "
+        "for Deployment web was being rolled out already"
+    )
+    assert reason(report, "web-z") == (
+        "it was not there before: ReplicaSet web-77f0 went from 0 to 2 replicas, "
+        "for Deployment web was being rolled out already"
+    )
 
 
 def test_a_pod_of_a_stateful_set_that_was_made_anew_says_whether_its_template_changed() -> None:
