@@ -3,14 +3,16 @@
 python -m tests.bench fleet
 
 Hub and fleet API server are processes as users start them; the members are hubs with a thousand
-pods each, in two further processes. All of them, and the client, share the processors of this
-machine. So the figures come with the processor time of each, and with the time a client takes that
-asks all members itself, at once: no server in between could be faster than that.
+pods each, in two further processes, and two real kube-apiservers where they are found. All of them,
+and the client, share the processors of this machine. So the figures come with the processor time of
+each, and with two times that no server in between could beat: what a client takes that asks all
+members itself, at once, and what it takes to read as many bytes from a server that has them ready.
 """
 
 import asyncio
 import gc
 import http.client
+import multiprocessing
 import os
 import shutil
 import ssl
@@ -22,26 +24,30 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from tests.bench.api_servers import find_kubernetes, running_kubernetes, usage_of
 from tests.bench.api_servers import running_hub as running_hub_process
-from tests.bench.api_servers import usage_of
 from tests.bench.bench_hub import pod
 from tests.bench.fleet_processes import in_processes
 from tests.component.hub_wire import ADMIN, TOKENS
 
 from clusterspace.aio import event_loop
+from clusterspace.aio.clocks import SystemClock
+from clusterspace.apiserver.identity.authority import Authority
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.requests import ResourcePath
-from clusterspace.client.settings import ConnectionSettings
+from clusterspace.client.settings import AuthInfo, ConnectionSettings
 from clusterspace.fleet.membership.push_join import JoinRequest
 from clusterspace.kube.objects import Object
 from clusterspace.roots.clients import open_client
 from clusterspace.roots.hub import running_hub
+from clusterspace.roots.installation import write_pair
+from clusterspace.roots.kubeconfigs import kubeconfig_of
 from clusterspace.roots.membership import join_cluster
 from clusterspace.roots.settings import HubSettings
 from clusterspace.telemetry.logs import Format, Level, configure
@@ -57,6 +63,10 @@ MAP_BYTES = 100_000
 CREATES_AT_ONCE = 32
 ROUNDS = 15
 PATIENCE = 120.0
+PIECE_BYTES = 512 * 1024
+"""What a sender writes in one go, as the fleet API server does."""
+JSON = "application/json"
+TABLE = f"{JSON};as=Table;v=v1;g=meta.k8s.io"
 PODS_PATH = "/api/v1/namespaces/default/pods"
 MAPS_PATH = "/api/v1/namespaces/default/configmaps"
 
@@ -168,9 +178,10 @@ class Lister:
         self.warning = ""
         """What the last answer warned of: a member that is left out."""
 
-    def read(self, path: str) -> int:
+    def read(self, path: str, accept: str = JSON) -> int:
         """Return how many bytes the list has."""
-        self._connection.request("GET", path, headers={"Authorization": f"Bearer {ADMIN}"})
+        headers = {"Authorization": f"Bearer {ADMIN}", "Accept": accept}
+        self._connection.request("GET", path, headers=headers)
         answer = self._connection.getresponse()
         assert answer.status == 200, answer.read()
         self.warning = answer.headers.get("Warning", "")
@@ -212,17 +223,28 @@ class Timing:
 
 
 def timed(scene: Scene, work: Callable[[], int], rounds: int = ROUNDS) -> Timing:
-    work()
-    before = {name: usage_of(ids).cpu_seconds for name, ids in scene.processes.items()}
-    own = time.process_time()
-    seconds: list[float] = []
-    size = 0
+    (timing,) = in_turns(scene, work, rounds=rounds)
+    return timing
+
+
+def in_turns(scene: Scene, *works: Callable[[], int], rounds: int = ROUNDS) -> list[Timing]:
+    """Do each of these once in every round, after one that does not count."""
+    timings = [Timing([], 0, dict.fromkeys((*scene.processes, "client"), 0.0)) for _ in works]
+    for work in works:
+        work()
     for _ in range(rounds):
-        started = time.perf_counter()
-        size = work()
-        seconds.append(time.perf_counter() - started)
-    cpu = {name: usage_of(ids).cpu_seconds - before[name] for name, ids in scene.processes.items()}
-    return Timing(seconds, size, {**cpu, "client": time.process_time() - own})
+        for at, work in enumerate(works):
+            before = {name: usage_of(ids).cpu_seconds for name, ids in scene.processes.items()}
+            own, started = time.process_time(), time.perf_counter()
+            size = work()
+            timings[at].seconds.append(time.perf_counter() - started)
+            used = {name: usage_of(ids).cpu_seconds for name, ids in scene.processes.items()}
+            cpu = timings[at].cpu
+            for name in used:
+                cpu[name] += used[name] - before[name]
+            cpu["client"] += time.process_time() - own
+            timings[at] = replace(timings[at], size=size)
+    return timings
 
 
 # -- what is measured ------------------------------------------------------------------------------
@@ -230,33 +252,103 @@ def timed(scene: Scene, work: Callable[[], int], rounds: int = ROUNDS) -> Timing
 
 def measure_lists(scene: Scene, names: Sequence[str]) -> None:
     """Compare one list of all with the lists of each, asked alone and asked at once."""
-    alone = {name: timed(scene, lambda n=name: scene.members[n].read(PODS_PATH)) for name in names}
-    slowest = max(alone.values(), key=lambda each: each.median)
-    with ThreadPoolExecutor(len(names)) as pool:
-        readers = [scene.members[name] for name in names]
-        direct = timed(scene, lambda: sum(pool.map(lambda each: each.read(PODS_PATH), readers)))
-    unified = timed(scene, lambda: scene.fleet.read(PODS_PATH))
-    for _ in range(2):
+    readers = [scene.members[name] for name in names]
+    alone = [timed(scene, lambda one=each: one.read(PODS_PATH)) for each in readers]
+    slowest = max(alone, key=lambda each: each.median)
+    for _ in range(3):
         scene.keeping.read(PODS_PATH)  # what is asked for again and again is kept
-    known = timed(scene, lambda: scene.keeping.read(PODS_PATH))
+    with ThreadPoolExecutor(len(names)) as pool:
+
+        def ask_all(accept: str = JSON) -> int:
+            return sum(pool.map(lambda each: each.read(PODS_PATH, accept), readers))
+
+        # In turns, so that whatever else the machine does is the same to all of them.
+        direct, unified, known, any_state, tables, table = in_turns(
+            scene,
+            ask_all,
+            lambda: scene.fleet.read(PODS_PATH),
+            lambda: scene.keeping.read(PODS_PATH),
+            lambda: scene.keeping.read(f"{PODS_PATH}?resourceVersion=0"),
+            lambda: ask_all(TABLE),
+            lambda: scene.fleet.read(PODS_PATH, TABLE),
+        )
+    with sender_of(unified.size) as sender:
+        (sending,) = in_turns(scene, lambda: sender.read("/"))
     print(f"{len(names)} members x {PODS_EACH:,} pods, {unified.size / 1e6:.1f} MB:")
     for what, timing in (
         ("the slowest member's own list", slowest),
         ("all members asked at once by a client", direct),
         ("one list of the fleet, read whole", unified),
-        ("the same, of what is known already", known),
+        ("  of what is known already", known),
+        ("  any state will do", any_state),
+        ("as many bytes, from who has them ready", sending),
+        ("all members asked at once for Tables", tables),
+        ("one Table of the fleet", table),
     ):
         print(f"  {what:40} {timing.median * 1e3:6.0f} ms  {timing.shares()}")
-    cost = unified.cpu["fleet"] / ROUNDS / (unified.size / 1e6)
-    cost_known = known.cpu["keeping"] / ROUNDS / (known.size / 1e6)
+    megabytes = unified.size / 1e6
     for what, figure in (
         ("in lists of the slowest member", f"{unified.median / slowest.median:.2f} x"),
         ("in lists of all members at once", f"{unified.median / direct.median:.2f} x"),
         ("  of what is known already", f"{known.median / direct.median:.2f} x"),
-        ("processor time of the fleet", f"{cost * 1e3:.1f} ms per MB merged"),
-        ("  of what is known already", f"{cost_known * 1e3:.1f} ms per MB merged"),
+        ("  any state will do", f"{any_state.median / direct.median:.2f} x"),
+        ("in the time to send the bytes, known", f"{known.median / sending.median:.2f} x"),
+        ("  any state will do", f"{any_state.median / sending.median:.2f} x"),
+        ("in Tables of all members at once", f"{table.median / tables.median:.2f} x"),
+        ("processor time of the fleet, read whole", f"{per(unified, 'fleet', megabytes)} merged"),
+        ("  of what is known already", f"{per(known, 'keeping', megabytes)} merged"),
+        ("  any state will do", f"{per(any_state, 'keeping', megabytes)} merged"),
     ):
         print(f"  {what:40} {figure}")
+
+
+def per(timing: Timing, party: str, megabytes: float) -> str:
+    """Return what one megabyte costs this party."""
+    return f"{timing.cpu[party] / len(timing.seconds) / megabytes * 1e3:.1f} ms per MB"
+
+
+@contextmanager
+def sender_of(size: int) -> Generator["Lister"]:
+    """Run a process that has an answer of this size ready, and sends it whenever it is asked."""
+    spawning = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as name:
+        ours, theirs = spawning.Pipe()
+        process = spawning.Process(target=_run_sender, args=(Path(name), size, theirs))
+        process.start()
+        try:
+            port = ours.recv()
+            server = ConnectionSettings("sender", f"https://127.0.0.1:{port}")
+            yield Lister(server, Path(name) / "ca.crt")
+        finally:
+            process.kill()
+            process.join()
+
+
+def _run_sender(directory: Path, size: int, pipe: Pipe) -> None:
+    event_loop.run(_send(directory, size, pipe))
+
+
+async def _send(directory: Path, size: int, pipe: Pipe) -> None:
+    now = SystemClock().now()
+    authority = Authority.create("sender", now)
+    write_pair(authority.pair, directory / "ca.crt", directory / "ca.key")
+    shown = directory / "server.crt", directory / "server.key"
+    write_pair(authority.issue_server(("127.0.0.1",), now), *shown)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(*shown)
+    head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size
+    piece = b"x" * PIECE_BYTES
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readuntil(b"\r\n\r\n"):
+            writer.write(head)
+            for start in range(0, size, PIECE_BYTES):
+                writer.write(piece[: size - start])
+                await writer.drain()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=tls)
+    pipe.send(server.sockets[0].getsockname()[1])
+    await server.serve_forever()
 
 
 def measure_memory(scene: Scene) -> None:
@@ -322,33 +414,76 @@ def wait_until_listed(scene: Scene, size: int) -> None:
         time.sleep(0.1)
 
 
-def main() -> None:
-    names = [f"member-{number:02}" for number in range(MEMBERS)]
-    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        directory = Path(name)
+@contextmanager
+def real_members(directory: Path, assets: Path, names: Sequence[str]) -> Generator[tuple[int, ...]]:
+    """Run kube-apiservers with the same pods; yield the ids of their processes."""
+    with ExitStack() as stack:
+        processes: list[int] = []
+        for name in names:
+            home = directory / name
+            (home / "pki").mkdir(parents=True)
+            server = stack.enter_context(running_kubernetes(home, assets))
+            processes += server.processes
+            authority = (home / "certificates" / "apiserver.crt").read_bytes()
+            (home / "pki" / "ca.crt").write_bytes(authority)
+            where = {name: f"https://{server.host}:{server.port}"}
+            kubeconfig = kubeconfig_of(where, authority, AuthInfo(token=ADMIN))
+            (home / "kubeconfig").write_bytes(kubeconfig)
+            asyncio.run(_fill(settings_in(home, name)))
+        yield tuple(processes)
+
+
+@contextmanager
+def running_scene(
+    directory: Path, names: Sequence[str], members: tuple[int, ...]
+) -> Generator[Scene]:
+    """Run a hub that knows nobody yet, and two fleet API servers beside members that run."""
+    with ExitStack() as stack:
         hub = stack.enter_context(running_hub_process(directory / "hub"))
-        members = stack.enter_context(in_processes(partial(run_members, _fill), directory, names))
         kubeconfig = directory / "hub" / "kubeconfig"
         fleet = stack.enter_context(
             running_fleet(directory / "fleet", kubeconfig, "--cache-mib", "0")
         )
         keeping = stack.enter_context(running_fleet(directory / "keeping", kubeconfig))
-        scene = Scene(
+        yield Scene(
             directory,
             lister_in(directory / "fleet"),
             lister_in(directory / "keeping"),
             {name: lister_in(directory / name) for name in names},
             {"hub": hub.processes, "members": members, "fleet": (fleet,), "keeping": (keeping,)},
         )
-        each = scene.members[names[0]].read(PODS_PATH)
-        for joined in (names[:PAIR], names):
-            asyncio.run(
-                join_all(directory, directory / "hub", joined[0 if len(joined) == PAIR else PAIR :])
-            )
-            wait_until_listed(scene, each * len(joined))
-            measure_lists(scene, joined)
-        measure_memory(scene)
-        measure_kubectl(scene, names)
+
+
+def join_and_measure(scene: Scene, names: Sequence[str], new: Sequence[str]) -> None:
+    asyncio.run(join_all(scene.directory, scene.directory / "hub", new))
+    wait_until_listed(scene, sum(scene.members[each].read(PODS_PATH) for each in names))
+    measure_lists(scene, names)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        assets = find_kubernetes()
+        if assets is None:
+            print("kube-apiserver not found: lists of real members are not measured")
+        else:
+            names = [f"real-{number}" for number in range(PAIR)]
+            directory = Path(name) / "real"
+            with (
+                real_members(directory, assets, names) as members,
+                running_scene(directory, names, members) as scene,
+            ):
+                join_and_measure(scene, names, names)
+        names = [f"member-{number:02}" for number in range(MEMBERS)]
+        directory = Path(name) / "simulated"
+        directory.mkdir()
+        with (
+            in_processes(partial(run_members, _fill), directory, names) as members,
+            running_scene(directory, names, members) as scene,
+        ):
+            join_and_measure(scene, names[:PAIR], names[:PAIR])
+            join_and_measure(scene, names, names[PAIR:])
+            measure_memory(scene)
+            measure_kubectl(scene, names)
 
 
 def lister_in(home: Path) -> Lister:

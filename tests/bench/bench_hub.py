@@ -58,19 +58,19 @@ class Figures:
 
 
 def pod(number: int) -> dict[str, Any]:
-    """Return a pod that is answered in about 4 KB."""
+    """Return a pod that is answered in about 4 KB, of which metadata is two fifths as in life."""
     container = {
         "name": "main",
         "image": "registry.example.com/team/service:1.2.3",
+        "args": ["x" * (POD_BYTES - 3_150)],
         "env": [{"name": f"SETTING_{each}", "value": f"value-{each}"} for each in range(10)],
         "ports": [{"containerPort": 8080}],
     }
-    padding = {"example.com/padding": "x" * (POD_BYTES - 3_150)}
     labels = {"app": f"app-{number % 50}"}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": f"pod-{number:05}", "labels": labels, "annotations": padding},
+        "metadata": {"name": f"pod-{number:05}", "labels": labels},
         "spec": {"containers": [container]},
     }
 

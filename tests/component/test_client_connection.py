@@ -1,8 +1,10 @@
 import asyncio
 import contextlib
+import gc
 import gzip
 import socket
 import ssl
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -394,6 +396,26 @@ def test_a_session_is_for_one_server_and_ends_with_it(tmp_path: Path):
     assert [is_resumed("api.example", restarted) for _ in range(2)] == [False, True]
     # A proxy before the server could else go on with its own session in the server's name.
     assert not is_resumed("proxy.example", restarted)
+
+
+@pytest.mark.usefixtures("authority")
+def test_a_connection_that_ended_leaves_its_session_and_nothing_else(tmp_path: Path):
+    authority = (tmp_path / "ca.crt").read_bytes()
+    context = client_context(Trust(), TlsMaterial(authority, b"", b""))
+    context.check_hostname = False
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ours = context.wrap_bio(to_client, to_server, server_hostname="api.example")
+    theirs = tls_of(tmp_path).wrap_bio(to_server, to_client, server_side=True)
+    for each in (ours, theirs, ours, theirs):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            each.do_handshake()
+
+    connection, trusting = weakref.ref(ours), weakref.ref(context)
+    del ours
+    assert connection() is None
+    del context
+    gc.collect()
+    assert trusting() is None
 
 
 async def test_a_key_that_is_none_is_unusable():

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import urlsplit
+from weakref import ref
 
 import msgspec
 import structlog
@@ -151,8 +152,13 @@ class _ResumingContext(ssl.SSLContext):
     def __init__(self, *_: object) -> None:
         # By the name the server has proved to have: a proxy before it is another server, and must
         # not be taken for it because the client still has a session with the proxy.
-        self._newest: dict[str | bytes | None, ssl.SSLObject] = {}
+        #
+        # A connection is not kept alive by being the newest: with it would be its buffers, half a
+        # megabyte behind a large answer. It would even outlive this context, for what it has of
+        # OpenSSL holds on to the context where the collector does not see it.
+        self._newest: dict[str | bytes | None, ref[ssl.SSLObject]] = {}
         self._sessions: dict[str | bytes | None, ssl.SSLSession] = {}
+        self.sslobject_class = _LeavingItsSession
 
     def wrap_bio(
         self,
@@ -166,14 +172,32 @@ class _ResumingContext(ssl.SSLContext):
         # Looked at now, not after the handshake: the server sends its ticket some time later.
         # Connections that begin together all go on with the last session that has one.
         newest = self._newest.get(server_hostname)
-        if newest is not None and newest.version() is not None:  # its handshake is done
-            latest = newest.session
-            if latest is not None and latest.has_ticket:
-                self._sessions[server_hostname] = latest
+        alive = None if newest is None else newest()
+        if alive is not None:
+            self.note_session(alive)
         session = session or self._sessions.get(server_hostname)
         made = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
-        self._newest[server_hostname] = made
+        self._newest[server_hostname] = ref(made)
         return made
+
+    def note_session(self, connection: ssl.SSLObject) -> None:
+        """Remember the session of a connection, if it is the newest and has come so far."""
+        name = connection.server_hostname
+        newest = self._newest.get(name)
+        if newest is None or newest() is not connection or connection.version() is None:
+            return  # one that began before, or whose handshake is not done
+        latest = connection.session
+        if latest is not None and latest.has_ticket:
+            self._sessions[name] = latest
+
+
+class _LeavingItsSession(ssl.SSLObject):
+    """A connection whose session is there for the next one when it has ended itself."""
+
+    def __del__(self) -> None:
+        # One that could not even be begun has nothing to leave.
+        if hasattr(self, "_sslobj") and isinstance(self.context, _ResumingContext):
+            self.context.note_session(self)
 
 
 def client_context(trust: Trust, material: TlsMaterial) -> ssl.SSLContext:

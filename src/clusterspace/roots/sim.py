@@ -68,13 +68,18 @@ def build_member(
 
 
 @asynccontextmanager
-async def running_sim(settings: SimSettings) -> AsyncGenerator[str]:
-    """Run a simulated member for as long as the block lasts; yield the URL it is reached at."""
+async def running_sim(
+    settings: SimSettings, store: MemoryStore | None = None
+) -> AsyncGenerator[str]:
+    """Run a simulated member for as long as the block lasts; yield the URL it is reached at.
+
+    It has what is in the store already, besides what every cluster has.
+    """
     clock = SystemClock()
     installation = Installation(settings.data_dir)
     authorities = installation.prepare(clock.now(), (settings.host,))
     async with AsyncExitStack() as stack:
-        store = MemoryStore()
+        store = MemoryStore() if store is None else store
         stack.push_async_callback(store.close)
         access = build_access(store)
         hub = build_member(settings, store, clock, access)

@@ -9,8 +9,12 @@ from typing import Final
 from aiohttp import web
 from tests.component.gateway.fleet_site import Site, member_at
 
+from clusterspace.fleet.membership.health import PROBES
+
 LOOK: Final = "/livez"
 """What the fleet API server asks to find out whether a member is there."""
+LOOKS: Final = (LOOK, *PROBES)
+"""And what it asks besides as the second place that tells the controllers so."""
 NOBODY_LISTENS: Final = "https://127.0.0.1:1"
 
 
@@ -24,13 +28,13 @@ class Frozen:
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         self.asked[request.path] += 1
         await self.has_thawed.wait()
-        if request.path == LOOK:
+        if request.path in LOOKS:
             return web.Response(text="ok")
         return web.json_response({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {}})
 
     @property
     def asked_but_for_looks(self) -> int:
-        return self.asked.total() - self.asked[LOOK]
+        return self.asked.total() - sum(self.asked[each] for each in LOOKS)
 
 
 @asynccontextmanager

@@ -341,6 +341,21 @@ async def test_a_sorted_list_has_its_objects_in_their_places(site: Site):
         assert first.body["items"] + rest.body["items"] == before.body["items"]
 
 
+async def test_a_sorted_page_says_who_was_compared_as_it_was_though_it_has_none_of_them(
+    site: Site,
+):
+    path = f"{MAPS}?sortBy=.metadata.name"
+    async with lost_member(site) as north:
+        await listed(site, path)
+        north.leave()
+
+        first = await listed(site, f"{path}&limit=1", headers=KUBECTL)
+
+        assert len(first.body["items"]) == 1
+        assert of(first, "north") == []
+        assert f"{AWAY}north (0s ago)" in first.warning
+
+
 async def test_a_watch_from_there_on_tells_what_happened_meanwhile_and_no_deletion(site: Site):
     async with lost_member(site) as north:
         await listed(site)

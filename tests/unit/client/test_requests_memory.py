@@ -30,6 +30,19 @@ def test_whole_answers_count_until_their_request_is_answered():
     assert memory.used == 0
 
 
+@pytest.mark.parametrize(
+    ("size", "count"), [(1, 5_000), (64 * 1024, 700), (3, 7), (40 * 1024 * 1024, 2), (0, 0)]
+)
+def test_an_answer_is_all_of_its_parts_however_many_and_large_they_are(size: int, count: int):
+    parts = [bytes([65 + number % 26]) * size for number in range(count)]
+    with AnswerMemory(2**30).holding() as hold:
+        reading = hold.read("west", 2**30)
+        for part in parts:
+            reading.write(part)
+
+        assert reading.whole() == b"".join(parts)
+
+
 def test_when_there_is_no_room_the_largest_pays_and_the_others_go_on():
     memory = AnswerMemory(100)
     with memory.holding() as first, memory.holding() as second:

@@ -1,7 +1,8 @@
+import msgspec
 import pytest
 
 from clusterspace.errors import MalformedPath
-from clusterspace.kube.json_paths import read_json_path
+from clusterspace.kube.json_paths import find_in_text, read_json_path
 
 POD = {
     "metadata": {"name": "web", "labels": {"a.b/c": "x"}},
@@ -48,3 +49,26 @@ def test_what_cannot_be_followed_is_refused(path):
 def test_a_path_of_fields_alone_tells_its_fields():
     assert read_json_path(".spec.replicas").fields == ("spec", "replicas")
     assert read_json_path(".spec.list[0]").fields == ()
+
+
+@pytest.mark.parametrize(
+    "path", [".a", ".a.b", ".a.b.c", ".x/y\\.z.b", ".a[0]", ".a[*].b", "..b", "['a']"]
+)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        '{"a":null}',
+        '{"a":7}',
+        '{"a":"text"}',
+        '{"a":[1,{"b":2}]}',
+        '{"a":{"b":null}}',
+        '{"a":{"b":{"c":true}},"z":{"b":1}}',
+        '{"a":{"b":1},"a":{"b":{"c":2}}}',
+        '{"x/y.z":{"b":"there"},"a":{"c":1}}',
+    ],
+)
+def test_in_text_a_path_finds_the_same_as_in_what_is_decoded(path: str, text: str):
+    read = read_json_path(path)
+
+    assert find_in_text(read, text.encode()) == list(read.find_all(msgspec.json.decode(text)))

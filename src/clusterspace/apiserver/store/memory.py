@@ -160,10 +160,18 @@ class IndexedStore:
 
 
 class MemoryStore(IndexedStore):
-    """A Store that keeps every promise except one: nothing outlives the process."""
+    """A Store that keeps every promise except one: nothing outlives the process.
 
-    def __init__(self, *, maximum_waiting_events: int = MAXIMUM_WAITING_EVENTS) -> None:
-        super().__init__(Index(), maximum_waiting_events=maximum_waiting_events)
+    It begins with `index`: with nothing, or with what was there at a revision and no past.
+    """
+
+    def __init__(
+        self,
+        index: Index | None = None,
+        *,
+        maximum_waiting_events: int = MAXIMUM_WAITING_EVENTS,
+    ) -> None:
+        super().__init__(index or Index(), maximum_waiting_events=maximum_waiting_events)
 
     async def put(
         self,

@@ -554,6 +554,8 @@ class Directory:
         self._labels: dict[str, ClusterLabels] = {HUB: labels_of_cluster(HUB, None, HUB_ALIAS)}
         self._row_labels = {HUB: shown_in_rows(HUB, self._labels[HUB])}
         self._settings: dict[str, ConnectionSettings | ClusterError] = {}
+        self._users_of: dict[SecretRef, set[str]] = {}
+        """The members that a Secret is, or has been, for: a thousand members have two each."""
         self._left: set[str] = set()
         self._has_left = asyncio.Event()
         self._listeners: set[Membership] = set()
@@ -690,7 +692,10 @@ class Directory:
         # So a watch that listens first and then counts may hear of a member twice, and misses none.
         cluster = update.decode_after()
         if cluster is None:
-            self._known.pop(update.key, None)
+            former = self._known.pop(update.key, {})
+            for ref in (secret_ref_of(former), impersonator_ref_of(former)):
+                if ref is not None:
+                    self._users_of.get(ref, set()).discard(update.key)
             self._identities.pop(update.key, None)
             self._labels.pop(update.key, None)
             self._row_labels.pop(update.key, None)
@@ -724,12 +729,21 @@ class Directory:
 
     def _secret_changed(self, update: Update) -> None:
         changed = SecretRef(*update.key.split("/", 1))
-        for name, cluster in self._known.items():
-            if changed in (secret_ref_of(cluster), impersonator_ref_of(cluster)):
+        for name in sorted(self._users_of.get(changed, ())):
+            cluster = self._known.get(name)
+            refs = () if cluster is None else (secret_ref_of(cluster), impersonator_ref_of(cluster))
+            if cluster is not None and changed in refs:
                 self._read_settings(name, cluster)
+            else:
+                self._users_of[changed].discard(name)
+        if not self._users_of.get(changed):
+            self._users_of.pop(changed, None)
 
     def _read_settings(self, name: str, cluster: Object) -> None:
         own, impersonator = secret_ref_of(cluster), impersonator_ref_of(cluster)
+        for ref in (own, impersonator):
+            if ref is not None:
+                self._users_of.setdefault(ref, set()).add(name)
         try:
             found = self._user_settings(cluster, self._secret(own), self._secret(impersonator))
         except ClusterError as error:

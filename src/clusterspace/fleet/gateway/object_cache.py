@@ -9,8 +9,8 @@ been written by the same people in the same second. Where versions go back, all 
 What an API server makes of the same stored object may change when it is upgraded. So no text is
 used for longer than some minutes after it was read; see decision 0041.
 
-All is bounded. When half of the room is taken, texts are packed, first those nobody has asked for
-longest. When there is no more room, the kind that nobody has asked for longest leaves, with all its
+All is bounded. When half of the room is taken, texts are packed, first those that were read longest
+ago. When there is no more room, the kind that nobody has asked for longest leaves, with all its
 objects and what callers were told of them. One kind of one cluster has a quarter of the room at
 most: a larger one would drive out all others each time it is listed, and is never kept. What nobody
 asks for leaves with time.
@@ -19,7 +19,7 @@ asks for leaves with time.
 import asyncio
 import hashlib
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
@@ -53,6 +53,10 @@ _LEAST_BYTES: Final = 32 * 1024
 
 Members: TypeAlias = Callable[[], Collection[str]]
 """Returns the members there are."""
+
+
+async def _nothing_before(_cluster: str) -> None:
+    pass
 
 
 class KindKey(NamedTuple):
@@ -127,6 +131,14 @@ class ObjectCache:
         self._kinds: OrderedDict[KindKey, CachedKind] = OrderedDict()
         self._histories: OrderedDict[tuple[str, str], ListHistory] = OrderedDict()
         self._changes: Counter[str] = Counter()
+        self.before_lists: Callable[[str], Awaitable[None]] = _nothing_before
+        """Called before a cluster is asked for a list: whoever has more of it puts it here."""
+        self._unpacked: dict[KindKey, None] = {}
+        """Kinds of which blocks may be packed, the one that was read longest ago first."""
+        self._packing = asyncio.Lock()
+        """Held while kinds are packed: who waits for it finds their own packed, if it has to be."""
+        self._arriving_bytes = 0
+        """What those wait with, before they are packed."""
 
     def tasks(self, members: Members) -> Tasks:
         """Return the background task: it forgets what nobody asks for, and clusters that left."""
@@ -177,13 +189,49 @@ class ObjectCache:
         """Whether a list of so many bytes may be kept at all."""
         return size * _SHARE <= self.most_bytes
 
+    async def keep(
+        self,
+        key: KindKey,
+        kind: CachedKind,
+        texts: Sequence[tuple[bytes, msgspec.Raw]],
+    ) -> list[Text]:
+        """Keep texts that were just read, by their digests; return them as they are kept.
+
+        Where room is short, nothing leaves for texts that are about to be packed: lists of a
+        hundred members that are read at once may take several times the room that they will have.
+        Until then they are counted as answers that are being worked on.
+        """
+        before = self.used_bytes
+        kept = self._take_in(key, kind, texts)
+        arriving = max(0, self.used_bytes - before)
+        self._arriving_bytes += arriving
+        try:
+            async with self._packing:
+                await self._pack()
+        finally:
+            # Whatever became of it: it counts from now on, and the last of many leaves no more
+            # than there is room for.
+            self._arriving_bytes -= arriving
+            self._make_room()
+        return kept
+
     def put(
         self,
         key: KindKey,
         kind: CachedKind,
         texts: Sequence[tuple[bytes, msgspec.Raw]],
     ) -> list[Text]:
-        """Keep texts that were just read, by their digests; return them as they are kept."""
+        """Keep texts as `keep` does, as they are."""
+        kept = self._take_in(key, kind, texts)
+        self._make_room()
+        return kept
+
+    def _take_in(
+        self,
+        key: KindKey,
+        kind: CachedKind,
+        texts: Sequence[tuple[bytes, msgspec.Raw]],
+    ) -> list[Text]:
         # One step of the loop: between two awaits the sums are exact, and whoever looks texts up
         # finds all of a list or nothing of it.
         known = self._kinds.get(key)
@@ -199,36 +247,46 @@ class ObjectCache:
         self._add(known, added.items())
         kept = [unchanged.get(digest) or added[digest] for digest, _ in texts]
         self._kinds.move_to_end(key)
+        if added:
+            self._unpacked[key] = None
         if known.size * _SHARE > self.most_bytes:
             self._drop_old(known, now)
         if known.size * _SHARE > self.most_bytes:
             self._forget(key)
-        while self.used_bytes > self.most_bytes:
-            self._forget(next(iter(self._kinds)))
         return kept
+
+    def _make_room(self) -> None:
+        while self._kinds and self.used_bytes - self._arriving_bytes > self.most_bytes:
+            self._forget(next(iter(self._kinds)))
 
     @property
     def is_half_full(self) -> bool:
         """Whether so much is kept that texts are packed."""
         return self.used_bytes * 2 > self.most_bytes
 
-    async def pack(self) -> None:
-        """Pack what nobody has asked for longest, as long as more than half of the room is taken.
+    async def _pack(self) -> None:
+        """Pack what was read longest ago, as long as more than half of the room is taken.
 
-        Another thread does the work. What is kept may change meanwhile, texts do not: a block that
-        has left by then is packed in vain.
+        Another thread does the work, one kind at a time. What is kept may change meanwhile, texts
+        do not: a block that has left by then is packed in vain.
         """
-        for key in list(self._kinds):
+        while self.is_half_full and self._unpacked:
+            # Taken off before anything is awaited: what is read of it meanwhile puts it back.
+            key = next(iter(self._unpacked))
+            del self._unpacked[key]
             kind = self._kinds.get(key)
-            for block in list(kind.blocks) if kind is not None else ():
-                if not self.is_half_full:
-                    return
-                if block.is_packed:
-                    continue
-                await asyncio.to_thread(block.packed)
-                if kind is None or block not in kind.blocks or self._kinds.get(key) is not kind:
-                    break  # forgotten meanwhile, or read anew
-                if not block.is_packed:
+            if kind is None:
+                continue
+            blocks = [each for each in kind.blocks if not each.is_packed]
+            try:
+                await asyncio.to_thread(_pack_all, blocks)
+            except asyncio.CancelledError:
+                self._unpacked[key] = None
+                raise
+            if self._kinds.get(key) is not kind:
+                continue  # forgotten meanwhile
+            for block in blocks:
+                if block in kind.blocks and not block.is_packed:
                     before = block.weight
                     block.pack()
                     self._count(kind, block.weight - before)
@@ -304,6 +362,8 @@ class ObjectCache:
             return
         self._kinds[key] = kind
         self._add(kind, texts.items())
+        if any(not each.is_packed for each in blocks):
+            self._unpacked[key] = None
         self._drop_old(kind, self.clock.monotonic())
 
     def restore_history(self, key: tuple[str, str], history: ListHistory) -> None:
@@ -348,12 +408,18 @@ class ObjectCache:
 
     def _forget(self, key: KindKey) -> None:
         kind = self._kinds.pop(key)
+        self._unpacked.pop(key, None)
         self._changes[key.naming.cluster] += 1
         self._count(kind, -kind.size)
 
     def _count(self, kind: CachedKind, grown: int) -> None:
         kind.size += grown
         self.used_bytes += grown
+
+
+def _pack_all(blocks: Iterable[Block]) -> None:
+    for each in blocks:
+        each.packed()
 
 
 def _confirm(

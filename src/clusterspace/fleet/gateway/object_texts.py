@@ -30,6 +30,9 @@ _COLUMN_BYTES: Final = 150
 """What a column takes for each object, about: a value of its own, and its place in two orders."""
 
 
+_check_json: Final = msgspec.json.Decoder(msgspec.Raw).decode
+
+
 class Block:
     """Texts that were read at the same time."""
 
@@ -45,18 +48,25 @@ class Block:
 
     @classmethod
     def of_packed(cls, read_at: float, lengths: Sequence[int], packed: bytes) -> "Block":
-        """Return a block as it was packed before; ValueError when it is not what it says."""
+        """Return a block as it was packed before, of texts that are JSON; else raise ValueError.
+
+        It may come from a file, and its texts become parts of answers as they are.
+        """
         block = cls(read_at, ())
         block.lengths, block.live = array("I", lengths), len(lengths)
         block._plain, block._packed = None, packed
-        unpacking = zlib.decompressobj()
+        size, unpacking = sum(lengths), zlib.decompressobj()
         # As long as its texts and no longer: what packs well must not be gigabytes.
         try:
-            content = unpacking.decompress(packed, sum(lengths) + 1)
+            content = unpacking.decompress(packed, size + 1)
         except zlib.error as error:
             raise ValueError(str(error)) from error
-        if len(content) != sum(lengths) or not unpacking.eof:
+        if len(content) != size or not unpacking.eof:
             raise ValueError("a block is not as long as its texts")
+        joined, at = memoryview(content), 0
+        for length in lengths:
+            _check_json(joined[at : at + length])
+            at += length
         return block
 
     @property
@@ -79,6 +89,14 @@ class Block:
             at += length
         return found
 
+    def text(self, number: int) -> msgspec.Raw:
+        """Return one of its texts; of a packed block nothing behind it is unpacked."""
+        if self._plain is not None:
+            return self._plain[number]
+        end = sum(self.lengths[: number + 1])
+        joined = zlib.decompressobj().decompress(self._packed, end)
+        return msgspec.Raw(joined[end - self.lengths[number] :])
+
     def packed(self) -> bytes:
         """Return its texts in little room: work for another thread, done once."""
         if not self._packed:
@@ -88,10 +106,6 @@ class Block:
     def pack(self) -> None:
         """Keep what `packed` returns in place of the texts."""
         self._packed, self._plain = self.packed(), None
-
-    def unpack(self) -> None:
-        """Keep the texts themselves."""
-        self._plain = self.texts()
 
 
 class Text(NamedTuple):
@@ -139,7 +153,7 @@ class Texts(Sequence[msgspec.Raw]):
         if isinstance(at, slice):
             return Texts(self._places[at])
         place = self._places[at]
-        return place.block.texts()[place.at]
+        return place.block.text(place.at)
 
     def __iter__(self) -> Iterator[msgspec.Raw]:
         # Objects of a list were mostly read together: each block is unpacked once, in passing.
@@ -159,10 +173,8 @@ class Texts(Sequence[msgspec.Raw]):
 
 # -- lists by what fields say ----------------------------------------------------------------------
 
-ReadField: TypeAlias = Callable[[dict[str, msgspec.Raw]], Any]
+ReadField: TypeAlias = Callable[[msgspec.Raw], Any]
 """Reads what a column has of an object. What it returns can be compared and sorted."""
-
-_read_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 @dataclass(slots=True)
@@ -170,15 +182,27 @@ class Column:
     """What one field says in each object of a list."""
 
     values: Sequence[Any]
-    _distinct: frozenset[str] | None = None
+    _places: "dict[str, int | array[int]] | None" = None
     _orders: dict[bool, Sequence[int]] = field(default_factory=dict[bool, Sequence[int]])
 
-    @property
-    def distinct(self) -> frozenset[str]:
-        """Return all texts that any object has there, where values are tuples of texts."""
-        if self._distinct is None:
-            self._distinct = frozenset(text for value in self.values for text in value)
-        return self._distinct
+    def places(self, text: str) -> Sequence[int]:
+        """Return the objects, by number, that have a text there, where values are tuples of texts.
+
+        In the order of the list. Whoever asks for what no object has is told so at once.
+        """
+        if self._places is None:
+            # Where most say something of their own, a number is all there is room for.
+            found: dict[str, int | array[int]] = {}
+            for number, value in enumerate(self.values):
+                for each in set(value):
+                    others = found.setdefault(each, number)
+                    if isinstance(others, array):
+                        others.append(number)
+                    elif others != number:
+                        found[each] = array("I", (others, number))
+            self._places = found
+        places = self._places.get(text, ())
+        return (places,) if isinstance(places, int) else places
 
     def order(self, *, is_descending: bool) -> Sequence[int]:
         """Return the objects, by number, in the order of their values; what is alike stays."""
@@ -230,7 +254,7 @@ class KnownList:
             unread = Texts([each for each in self.texts if each not in known])
             fresh = iter(unread)
             for number, place in enumerate(self.texts, 1):
-                value = known[place] if place in known else read(_read_fields(next(fresh)))
+                value = known[place] if place in known else read(next(fresh))
                 values.append(shared.setdefault(value, value))
                 if not number % _READ_AT_ONCE:
                     await asyncio.sleep(0)

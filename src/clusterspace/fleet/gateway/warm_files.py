@@ -99,7 +99,6 @@ class _Unfit(Exception):
 
 _read_header: Final = msgspec.msgpack.Decoder(_Header).decode
 _read_kind: Final = msgspec.msgpack.Decoder(_Kind).decode
-_check_json: Final = msgspec.json.Decoder(msgspec.Raw).decode
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
@@ -115,44 +114,60 @@ class WarmFiles:
         self._clock = clock
         self._written: dict[str, int] = {}
         """How many times what is kept of a cluster had changed when it was written."""
+        self._unread: dict[str, Path] = {}
+        """The files that were there at the start and have not been read yet."""
+        self._reading = asyncio.Lock()
 
     def tasks(self) -> Tasks:
-        """Return the background task that writes what has changed, every minute."""
+        """Return the background task: it reads what is left, then writes what has changed."""
 
-        async def write() -> None:
+        async def read_and_write() -> None:
+            for cluster in list(self._unread):
+                await self.load(cluster)
             while True:
                 await self._clock.sleep(_WRITE_SECONDS)
                 await self.write()
 
-        return {"cached objects on disk": write} if self._cache.most_bytes else {}
+        return {"cached objects on disk": read_and_write} if self._cache.most_bytes else {}
 
-    async def load(self, members: Collection[str]) -> None:
-        """Take up what the files of these members hold, and remove all others.
+    async def open(self, members: Collection[str]) -> None:
+        """Find the files of these members, and remove all others.
 
-        Nobody else uses the cache yet: this comes before the first request.
+        They are read one by one from now on, and the file of a member at the latest when somebody
+        asks for a list of it: a thousand of them take longer than anybody waits for a start.
         """
-        found = await asyncio.to_thread(self._list_files)
-        for path in found:
+        for path in await asyncio.to_thread(self._list_files):
             name = path.name.removesuffix(_SUFFIX)
             if name not in members or not self._cache.most_bytes or not path.name.endswith(_SUFFIX):
                 await asyncio.to_thread(path.unlink, missing_ok=True)
-                continue
+            else:
+                self._unread[name] = path
+        self._cache.before_lists = self.load
+
+    async def load(self, cluster: str) -> None:
+        """Take up what the file of a member holds, unless that was done before."""
+        if cluster not in self._unread:
+            return
+        # One at a time: who asks for a list waits for the file that is being read, and then for
+        # their own. What is read of the member by others meanwhile stays: `restore` puts nothing in
+        # the place of a kind that is known.
+        async with self._reading:
+            path = self._unread.pop(cluster, None)
+            if path is None:
+                return
             try:
                 header, kinds = await asyncio.to_thread(
-                    _read_file, path, self._cache.most_bytes * 2, name, self._identity(name)
+                    _read_file, path, self._cache.most_bytes * 2, cluster, self._identity(cluster)
                 )
                 passed = self._clock.now() - header.written_at
                 if passed < 0:
                     raise _Unfit("it was written in the future")
                 restored = await asyncio.to_thread(
-                    _restored,
-                    kinds,
-                    self._clock.monotonic() - passed,
-                    is_packed=self._cache.is_half_full,
+                    _restored, kinds, self._clock.monotonic() - passed
                 )
-                self._take(name, header, passed, restored)
+                self._take(cluster, header, passed, restored)
             except (OSError, _Unfit) as error:
-                _log.warning("cached objects are not used", cluster=name, reason=str(error))
+                _log.warning("cached objects are not used", cluster=cluster, reason=str(error))
 
     def _take(
         self, cluster: str, header: _Header, passed: float, kinds: Sequence[_Restored]
@@ -274,21 +289,20 @@ def _read_file(
     return header, [each for each in kinds if each.naming.cluster == cluster]
 
 
-def _restored(kinds: Sequence[_Kind], read_at: float, *, is_packed: bool) -> list[_Restored]:
-    """Return the texts of a file that was written at this time, packed or not."""
+def _restored(kinds: Sequence[_Kind], read_at: float) -> list[_Restored]:
+    """Return the texts of a file that was written at this time, packed as they are there.
+
+    They are used for five minutes at most, and many are not used at all.
+    """
     restored: list[_Restored] = []
     try:
         for kind in kinds:
             texts: dict[bytes, Text] = {}
             for each in kind.blocks:
                 block = Block.of_packed(read_at - each.age, each.lengths, each.packed)
-                plain = block.texts()
-                for text in plain:
-                    _check_json(text)  # it becomes a part of answers as it is
-                if not is_packed:
-                    block.unpack()
+                places = range(len(each.lengths))
                 block.live = len(each.digests)
-                texts |= {digest: Text(block, range(len(plain))[at]) for at, digest in each.digests}
+                texts.update((digest, Text(block, places[at])) for at, digest in each.digests)
             restored.append(_Restored(kind, texts))
             kind.blocks = []
     except (ValueError, IndexError, OverflowError, *UNREADABLE) as error:

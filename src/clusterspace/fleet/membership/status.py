@@ -7,6 +7,7 @@ The hub does this for each Push cluster, the agent for its own; both write only 
 """
 
 import asyncio
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -113,17 +114,21 @@ class Report:
 
     health: Health
     inventory: Inventory | None = None
+    was_asked: bool = True
+    """Whether it was asked for its inventory; else it has what it had when it was."""
 
 
-async def collect(member: ClusterClient, discovery: Discovery) -> Report:
-    """Look at a member: how it is and, if it is well, what it has.
+async def collect(
+    member: ClusterClient, discovery: Discovery, *, takes_inventory: bool = True
+) -> Report:
+    """Look at a member: how it is and, if it is well and that is wanted, what it has.
 
     What it has may take long to list. A member that falls silent meanwhile would be believed well
     for as long as all these requests may take, so how it is is looked at again in between.
     """
     health = await probe(member.connection)
-    if not health.is_ready:
-        return Report(health)
+    if not health.is_ready or not takes_inventory:
+        return Report(health, was_asked=takes_inventory or not health.is_ready)
     # In a task of its own, and awaited below whatever happens.
     taking = asyncio.ensure_future(_take_inventory(member, discovery))  # noqa: TID251
     try:
@@ -199,7 +204,7 @@ def next_status(cluster: Object, report: Report, history: History, now: float) -
     inventory = report.inventory
     if inventory is None:
         # What it had is the best that is known, and it is told since when nothing was heard.
-        if before and "staleSince" not in before:
+        if report.was_asked and before and "staleSince" not in before:
             status = {**status, "estimate": {**before, "staleSince": format_time(now)}}
     else:
         usage = usage_of(inventory.pods)
@@ -246,6 +251,8 @@ class StatusWriter:
         seen = self._histories.get(name, History())
         history = seen.see(report.health.is_ready, self._clock.monotonic(), self._thresholds)
         self._histories[name] = history
+        if not report.was_asked and report.health.is_ready and ready_status(cluster) == TRUE:
+            return cluster  # it was well and is; a thousand members are as good as never otherwise
         status = next_status(cluster, report, history, self._clock.now())
         path = manifests.cluster_path(name)
         after = await commit(self._hub, path, cluster, {**cluster, "status": status})
@@ -296,10 +303,17 @@ that cannot be asked, and what is seen first counts at once. A join that ended t
 _CLAIM_LOOK_SECONDS: Final = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+_INVENTORIES_PER_SECOND: Final = 10.0
+"""How many members are asked what they have, in all: each of a hundred at every look, each of a
+thousand at every tenth. Whether they are well is asked of all of them at every look."""
+
+
+@dataclass(slots=True)
 class _Member:
     client: ClusterClient
     discovery: Discovery
+    reported_at: float = -math.inf
+    """When the look began in which it last reported what it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +353,9 @@ class PushStatus(Reconciler):
 
     async def reconcile(self, request: Request) -> Result:
         """Look at one member and write what changed."""
-        cluster = await self._hub.find(manifests.cluster_path(request.name))
+        # As it is known here: a thousand members would be ten Clusters of 20 KB every tenth of a
+        # second. What the hub has meanwhile makes our write a conflict, and is known by the next.
+        cluster = self._clusters.cache.find(request.name)
         if cluster is None:
             await self._members.forget(request.name)
         if cluster is None or is_being_deleted(cluster):
@@ -383,7 +399,25 @@ class PushStatus(Reconciler):
         if known is None or known.client is not member:
             known = _Member(member, Discovery(member.connection, fresh_seconds=0))
             self._known[name_of(cluster)] = known
-        return await collect(member, known.discovery)
+        started = self._clock.monotonic()
+        # One that is not believed to be well is asked at each look: what it has is news the moment
+        # it is back.
+        pause = inventory_pause(len(self._known), self._frequency_seconds)
+        is_due = started - known.reported_at >= pause or ready_status(cluster) != TRUE
+        report = await collect(member, known.discovery, takes_inventory=is_due)
+        if report.inventory is not None:
+            known.reported_at = started
+        elif not report.health.is_ready:
+            known.reported_at = -math.inf
+        return report
+
+
+def inventory_pause(members: int, look_seconds: float) -> float:
+    """Return how long a member is not asked again what it has, when so many are looked at.
+
+    Half a look less than is meant: looks come a little early or late.
+    """
+    return members / _INVENTORIES_PER_SECOND - look_seconds / 2
 
 
 def is_reached_anew(update: Update) -> bool:

@@ -1,5 +1,8 @@
 """What is kept of members' objects: within a bound, for a time, and never across a restore."""
 
+import asyncio
+from functools import partial
+
 import msgspec
 import pytest
 
@@ -13,6 +16,7 @@ from clusterspace.fleet.gateway.object_cache import (
     ObjectCache,
     digest_of,
 )
+from clusterspace.fleet.gateway.object_texts import Column, Texts, in_blocks
 from clusterspace.fleet.gateway.routes import Naming, Subject
 from clusterspace.testing.clocks import ManualClock
 
@@ -51,6 +55,36 @@ def test_the_kind_nobody_asked_for_longest_leaves_when_there_is_no_room():
 
     assert cache.used_bytes <= 100_000
     assert (known(cache, EAST_PODS, 0), known(cache, WEST_PODS, 0)) == (1, 0)
+
+
+async def test_nothing_leaves_for_what_is_about_to_be_packed():
+    cache = ObjectCache(ManualClock(), 100_000)
+    keys = [KindKey(Naming(f"m{number}"), Subject("", "v1", "pods")) for number in range(12)]
+    kind = partial(CachedKind, "PodList", "v1", used_at=0.0, version="5")
+    texts = [(digest_of(b"%d" % each), msgspec.Raw(b"x" * 900)) for each in range(20)]
+    async with asyncio.TaskGroup() as group:
+        for key in keys:
+            group.create_task(cache.keep(key, kind(), texts))
+
+    assert [known(cache, key, *range(20)) for key in keys] == [20] * 12
+    assert cache.used_bytes <= 100_000
+
+
+async def test_a_pack_that_is_given_up_leaves_no_more_than_there_is_room_for():
+    cache = ObjectCache(ManualClock(), 100_000)
+    for number in range(5):
+        put(cache, KindKey(Naming(f"m{number}"), Subject("", "v1", "pods")), 17, size=900)
+    kind = CachedKind("PodList", "v1", used_at=0.0, version="5")
+    texts = [(digest_of(b"%d" % each), msgspec.Raw(b"x" * 900)) for each in range(20)]
+    keeping = asyncio.ensure_future(cache.keep(EAST_PODS, kind, texts))
+    await asyncio.sleep(0)
+    keeping.cancel()
+    await asyncio.wait((keeping,))
+
+    assert keeping.cancelled()
+    assert cache.used_bytes <= 100_000
+    await cache.keep(WEST_PODS, CachedKind("PodList", "v1", used_at=0.0, version="5"), texts)
+    assert cache.used_bytes <= 50_000
 
 
 def test_one_kind_never_takes_the_room_of_all_others():
@@ -162,3 +196,27 @@ def test_histories_are_bounded(monkeypatch: pytest.MonkeyPatch):
 
     assert not cache.history("east", "/0", ()).is_repeated
     assert cache.history("east", "/9", ()).is_repeated
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_one_text_of_a_block_is_the_one_among_all(is_packed: bool):
+    texts = [msgspec.Raw(b'"%d"' % (each * each)) for each in range(40)]
+    places = list(in_blocks(0.0, texts))
+    for place in places:
+        if is_packed:
+            place.block.pack()
+
+    assert [bytes(Texts(places)[at]) for at in range(40)] == list(map(bytes, texts))
+    assert list(map(bytes, Texts(places))) == list(map(bytes, texts))
+
+
+def test_a_column_knows_where_a_text_is():
+    column = Column([("a", "b"), ("a", "a"), (), ("",), ("b",), ("c",)])
+
+    assert [list(column.places(each)) for each in ("a", "b", "c", "", "d")] == [
+        [0, 1],
+        [0, 4],
+        [5],
+        [3],
+        [],
+    ]

@@ -1,5 +1,6 @@
 """One look at a member becomes its status; what did not change stays."""
 
+import pytest
 from tests.unit.fleet.membership.fleet_objects import cluster, node
 
 from clusterspace.client.discovery import ServedResources
@@ -9,6 +10,7 @@ from clusterspace.fleet.membership.status import (
     Report,
     api_enablements,
     apis_condition,
+    inventory_pause,
     next_status,
     ready_status,
 )
@@ -81,6 +83,23 @@ def test_what_a_silent_member_could_take_is_kept_with_since_when_it_is_silent() 
 
     assert later["estimate"] == {**heard["estimate"], "staleSince": "2027-01-15T08:00:00Z"}
     assert back["estimate"] == heard["estimate"]
+
+
+def test_a_member_that_was_only_asked_how_it_is_has_what_it_had() -> None:
+    report = Report(WELL, Inventory("v1.35.0", served("deployments"), [node("a")]))
+    told = {**cluster(), "status": next_status(cluster(), report, History(is_ready=True), NOW)}
+    assert "estimate" in told["status"]
+
+    later = next_status(told, Report(WELL, was_asked=False), History(is_ready=True), NOW + 60)
+
+    assert later == told["status"]
+
+
+@pytest.mark.parametrize(("members", "looks"), [(1, 1), (100, 1), (200, 2), (1000, 10)])
+def test_ten_members_a_second_are_asked_what_they_have(members: int, looks: int) -> None:
+    pause = inventory_pause(members, 10.0)
+
+    assert next(n for n in range(1, 100) if n * 10.0 - 0.5 >= pause) == looks
 
 
 def test_a_property_that_is_gone_is_no_longer_told() -> None:

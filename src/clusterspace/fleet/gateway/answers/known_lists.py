@@ -23,8 +23,10 @@ is asked for the same list whatever the field.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
+from heapq import nsmallest
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -57,8 +59,13 @@ _MOST_FETCHED: Final = 8
 """How many objects are asked for one by one before the whole list is."""
 _AT_ONCE: Final = 256
 """Objects whose texts are made in one step: a millisecond of work."""
+_REVIEWED_EARLY: Final = 32
+"""One of so many members is asked whether the caller may still see what is known, before it must
+be: who asks seven times a second never waits for all."""
 _MEMBERS_AT_ONCE: Final = 32
 """Members whose lists are looked into before others take their turn."""
+_FEW: Final = 8
+"""Of a list in order, that part of which is sooner sorted than found in the order of all."""
 _WHERE: Final = ("continue", "resourceVersion", "resourceVersionMatch")
 _NEVER_KEPT: Final = frozenset({("", "secrets")})
 
@@ -122,7 +129,6 @@ class ListQuestion:
         context, cache = self.context, self.context.fleet.cache
         now = cache.clock.monotonic()
         oldest = now - context.fleet.limits.any_state_seconds
-        doubtful: list[str] = []
         for cluster in clusters:
             version, is_exact = version_of(cluster)
             known = None if cluster == HUB else self._find(cluster)
@@ -130,8 +136,9 @@ class ListQuestion:
                 continue
             if known.version == version if is_exact else version == "0":
                 found[cluster] = known
-                if now - known.allowed_at >= shared_watches.REVIEWED_SECONDS:
-                    doubtful.append(cluster)
+        doubtful = to_be_reviewed(
+            {cluster: each.allowed_at for cluster, each in found.items()}, now
+        )
 
         async def review(link: Link) -> bool:
             try:
@@ -191,25 +198,29 @@ class ListQuestion:
         numbers: Sequence[int] = range(len(known.texts))
         for requirement, path in zip(judged.requirements, judged.paths, strict=True):
             column = await known.column(
-                f"={path.text}", lambda fields, path=path: judged.texts_at(path, fields, own)
+                f"={path.text}", lambda text, path=path: judged.texts_at(path, text, own)
             )
-            values, wanted = column.values, own(requirement.value)
-            is_equal = requirement.is_equal
-            if is_equal and len(numbers) == len(values) and wanted not in column.distinct:
+            found = column.places(own(requirement.value))
+            if len(numbers) == len(column.values) and requirement.is_equal:
+                numbers = found
+            elif len(found) != len(column.values):
+                chosen = set(found)
+                numbers = [at for at in numbers if (at in chosen) is requirement.is_equal]
+            elif not requirement.is_equal:
                 numbers = ()
-            else:
-                numbers = [at for at in numbers if (wanted in values[at]) is is_equal]
         keys: Sequence[Any] = ()
         order = judged.order
         if order is not None:
-            column = await known.column(
-                f"<{order.path.text}", lambda fields: order.key_of(fields, own)
-            )
+            column = await known.column(f"<{order.path.text}", lambda text: order.key_in(text, own))
             if len(numbers) == len(column.values):
                 numbers = column.order(is_descending=order.is_descending)
+            elif len(numbers) * _FEW < len(column.values):
+                key_at = column.values.__getitem__
+                numbers = sorted(numbers, key=key_at, reverse=order.is_descending)
             else:
-                values = column.values
-                numbers = sorted(numbers, key=values.__getitem__, reverse=order.is_descending)
+                # Of many that are wanted a few are shown: they come first in the order of all.
+                chosen, ordered = set(numbers), column.order(is_descending=order.is_descending)
+                numbers = list(islice((at for at in ordered if at in chosen), most or None))
             numbers = numbers[:most] if most else numbers
             keys = [column.values[at] for at in numbers]
         if known.weight != before:
@@ -223,6 +234,21 @@ class ListQuestion:
             sort_keys=keys,
             is_sorted=order is not None,
         )
+
+
+def to_be_reviewed(allowed_at: Mapping[str, float], now: float) -> list[str]:
+    """Return the members that are asked whether they still allow what they did at these times.
+
+    All that have to be. What a thousand members have told at once they would so have to confirm at
+    once, every ten seconds; where none has to, a few are asked before, by each who comes by.
+    """
+    latest = now - shared_watches.REVIEWED_SECONDS
+    due = [cluster for cluster, at in allowed_at.items() if at <= latest]
+    if due:
+        return due
+    aging = now - shared_watches.REVIEWED_SECONDS / 2
+    old = (cluster for cluster, at in allowed_at.items() if at <= aging)
+    return nsmallest(len(allowed_at) // _REVIEWED_EARLY, old, key=allowed_at.__getitem__)
 
 
 async def ask_for_list(
@@ -240,6 +266,7 @@ async def ask_for_list(
         query = [pair for pair in make_request(link).query if pair[0] not in _WHERE]
     except (ApiError, ClusterError) as failure:
         return Reply(link.cluster, failure=failure)
+    await cache.before_lists(link.cluster)
     history = cache.history(link.cluster, context.path, query)
     # What is looked into here is kept from the first time on: else all of it would be in memory at
     # once, and be read again for the next field.
@@ -365,9 +392,7 @@ async def _keep(context: FleetContext, listed: ClusterList, request: ApiRequest)
     version = listed.metadata.resource_version if _is_of_now(request) else ""
     now = cache.clock.monotonic()
     kind = CachedKind(listed.kind, listed.api_version, used_at=now, version=version)
-    texts = cache.put(KindKey(listed.naming, context.subject), kind, kept)
-    await cache.pack()
-    return texts
+    return await cache.keep(KindKey(listed.naming, context.subject), kind, kept)
 
 
 class _ConditionalList:

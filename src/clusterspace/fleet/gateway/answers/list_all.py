@@ -1,7 +1,8 @@
 """All clusters: lists, whole or page by page, of all that answer in time.
 
 A list with a limit walks the clusters in the order of answers. The first page asks them all, for it
-tells the version of each; a later one asks the cluster it goes on in, then those behind it.
+tells the version of each, but most of them for little; a later one asks the cluster it goes on in,
+then those behind it.
 
 Of a member that is away people are shown what it last answered them, with a Warning that says how
 old that is. An informer is told to come back while it may have objects of the member; once that
@@ -55,6 +56,10 @@ _PLACE: Final = frozenset({"limit", "continue", "resourceVersion", "resourceVers
 _PAGING: Final = _PLACE | {"sortBy"}
 _MOST_DIGITS: Final = 18
 _MOST_TOGETHER: Final = 8
+_MOST_WHOLE: Final = 2
+"""How many clusters are asked for a whole page: the hub, which mostly has little, and a member."""
+_MOST_ASKED: Final = 4
+"""How many pages all clusters are asked for together, to fill the first one."""
 _DELETING: Final = (["apply"], ["delete"], ["diff"])
 """The commands that delete what they list, name by name, as kubectl says them behind its own name.
 `delete` lists for `--all` and selectors, `apply` for `--prune` and nothing else, and `diff` to
@@ -117,6 +122,8 @@ class _Walk:
         """Whether members that are away may be shown as they were: what is shown is not deleted."""
         self._ages: dict[str, str] = {}
         """The clusters that are shown as they were, and how long ago that was."""
+        self._compared: frozenset[str] = frozenset()
+        """The clusters whose objects were sorted: a page tells of all, by what it lacks, too."""
         self._shown_before: dict[str, int] = {}
         """How many objects of the cluster that a page goes on in were on the pages before."""
         self.taken: list[ClusterList] = []
@@ -129,8 +136,13 @@ class _Walk:
         wanted = await context.positions(self._version)
         targets = await find_targets(context, context.fleet.all_clusters())
 
+        # Whoever comes first may fill the page. The others are on it only where there is little.
+        first = in_order(targets.chosen)[:_MOST_WHOLE]
+        share = share_of_page(self._limit, len(targets.chosen))
+
         def slice_of(cluster: str) -> Slice:
-            return Slice(self._limit, "", wanted.get(cluster, ""), self._match)
+            limit = self._limit if cluster in first else share
+            return Slice(limit, "", wanted.get(cluster, ""), self._match)
 
         copied: Collection[str] = ()
         if self._is_for_reflector:
@@ -227,6 +239,7 @@ class _Walk:
         if place is not None and len(listed) < len(clusters):
             raise Expired(statuses.CONTINUE_TOO_OLD)
         self.taken += sorted_page(listed, order, start, self._limit)
+        self._compared = frozenset(each.cluster for each in listed)
         pinned = wanted if place is not None else _versions_of(listed)
         pinned = {} if targets.witnesses else pinned
         shown = start + sum(each.count for each in self.taken)
@@ -439,7 +452,7 @@ class _Walk:
 
     def warn_of_last_states(self) -> None:
         """Say which clusters on the page are shown as they were, and how long ago that was."""
-        shown = {each.cluster for each in self.taken}
+        shown = self._compared.union(each.cluster for each in self.taken)
         if ages := {each: age for each, age in self._ages.items() if each in shown}:
             self._context.http.warn(failures.shown_as_they_were(ages))
 
@@ -573,6 +586,19 @@ def how_many_next(room: int, counts: Sequence[int]) -> int:
     if not room or not usual:
         return _MOST_TOGETHER
     return max(1, min(_MOST_TOGETHER, room // usual))
+
+
+def share_of_page(limit: int, clusters: int) -> int:
+    """Return how many objects a cluster is asked for that may well not get onto the page.
+
+    A page that four times its size would not fill is whole after one question to all. With more,
+    it ends at the first cluster that has more than its share: pages may be short, and of a
+    thousand clusters all but a few would be asked in vain.
+
+    >>> share_of_page(500, 3), share_of_page(500, 10), share_of_page(500, 10_000)
+    (500, 200, 1)
+    """
+    return min(limit, max(1, _MOST_ASKED * limit // max(1, clusters)))
 
 
 def read_limit(query: Query, *, is_sorted: bool = False) -> int:

@@ -22,7 +22,7 @@ from clusterspace.fleet.gateway.merge.sorting import Order
 from clusterspace.fleet.gateway.renaming import Fields, encode, read_object
 from clusterspace.fleet.gateway.routes import Subject, unqualifier
 from clusterspace.kube.json_errors import UNREADABLE
-from clusterspace.kube.json_paths import Anywhere, Child, JsonPath, read_json_path
+from clusterspace.kube.json_paths import Anywhere, Child, JsonPath, find_in_text, read_json_path
 from clusterspace.kube.selectors import (
     ALWAYS_SELECTABLE,
     FieldRequirement,
@@ -89,12 +89,10 @@ class FieldFilter:
         return True
 
     def texts_at(
-        self, path: JsonPath, fields: Fields, own: Callable[[str], str]
+        self, path: JsonPath, text: msgspec.Raw, own: Callable[[str], str]
     ) -> tuple[str, ...]:
         """Return what an object says at a path, as it is compared; names by `own`."""
-        top = path.steps[0].name if isinstance(path.steps[0], Child) else ""
-        found = path.find_all({top: msgspec.json.decode(fields[top])} if top in fields else {})
-        texts = tuple(map(_text, found)) or ("",)
+        texts = tuple(map(_text, find_in_text(path, text))) or ("",)
         return tuple(own(each) for each in texts if each is not None)
 
     def reduce(self, listed: ClusterList) -> ClusterList:

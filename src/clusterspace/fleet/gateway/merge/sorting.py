@@ -20,7 +20,13 @@ import msgspec
 from clusterspace.errors import BadRequest, MalformedPath
 from clusterspace.fleet.gateway.merge.lists import ClusterList
 from clusterspace.fleet.gateway.renaming import Fields
-from clusterspace.kube.json_paths import Anywhere, Child, JsonPath, read_json_path
+from clusterspace.kube.json_paths import (
+    Anywhere,
+    Child,
+    JsonPath,
+    find_in_text,
+    read_json_path,
+)
 
 SortKey: TypeAlias = tuple[int, Any]
 
@@ -35,27 +41,36 @@ class Order:
     path: JsonPath
     is_descending: bool = False
 
-    def key_of(self, fields: Fields, own: Callable[[str], str] = str) -> SortKey:
-        """Return what an object is sorted by: kinds of values first, so that all compare.
-
-        `own` puts names into the words of the cluster, where the object has others.
-        """
+    def key_of(self, fields: Fields) -> SortKey:
+        """Return what an object is sorted by: kinds of values first, so that all compare."""
         top = self.path.steps[0].name if isinstance(self.path.steps[0], Child) else ""
         field = fields.get(top)
         if field is None:
             return 0, 0
-        value = self.path.find(
-            {top: msgspec.json.decode(field) if isinstance(field, msgspec.Raw) else field}
+        return _key(
+            self.path.find(
+                {top: msgspec.json.decode(field) if isinstance(field, msgspec.Raw) else field}
+            )
         )
-        match value:
-            case bool():
-                return 1, value
-            case int() | float():
-                return 2, value
-            case str():
-                return 3, own(value)[:_LONGEST_TEXT]
-            case _:
-                return 0, 0  # not there, or nothing that has an order
+
+    def key_in(self, text: msgspec.Raw, own: Callable[[str], str]) -> SortKey:
+        """Return the same of an object that is text still, and has other names than its cluster.
+
+        `own` puts names into the words of the cluster.
+        """
+        return _key(next(iter(find_in_text(self.path, text)), None), own)
+
+
+def _key(value: Any, own: Callable[[str], str] = str) -> SortKey:
+    match value:
+        case bool():
+            return 1, value
+        case int() | float():
+            return 2, value
+        case str():
+            return 3, own(value)[:_LONGEST_TEXT]
+        case _:
+            return 0, 0  # not there, or nothing that has an order
 
 
 def read_order(text: str) -> Order:
