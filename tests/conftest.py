@@ -27,7 +27,7 @@ import structlog
 
 from clusterspace.roots.processes import LIFELINE
 from clusterspace.testing.etcd import hubs_on_etcd
-from clusterspace.testing.hub_stores import ETCD
+from clusterspace.testing.hub_stores import ETCD, end_namespaces_soon
 
 # A red run must be repeatable by whoever looks at it next, and is over soon; new examples, and
 # many of them, are the slow suite's job (`make robustness`).
@@ -52,6 +52,9 @@ os.environ.setdefault("GOMEMLIMIT", "600MiB")
 # Nobody here is trusted because of the authorities of the machine, of which there are a hundred
 # and more: whoever makes a TLS context, as aiohttp does when it is imported, need not read them.
 os.environ.setdefault("SSL_CERT_FILE", os.devnull)
+
+# Kubernetes' five seconds for every namespace that is deleted are shown once, and waited for never.
+end_namespaces_soon()
 
 _errors: list[str] = []
 

@@ -21,6 +21,7 @@ from tests.component.gateway.fleet_site import (
 
 from clusterspace.aio.multiplexer import Multiplexer, TransportStream
 from clusterspace.aio.websockets import VERSION, Opcode, encode_frame, new_key
+from clusterspace.apis import witnesses
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.apis.tunnels import (
     LEASE_NAMESPACE,
@@ -40,7 +41,7 @@ from clusterspace.fleet.membership.registration import (
     AgentCredentials,
     read_registration,
 )
-from clusterspace.kube.objects import Object, with_metadata
+from clusterspace.kube.objects import Object, name_of, uid_of, with_metadata
 from clusterspace.testing import stage
 from clusterspace.testing.steps import edit, until
 
@@ -235,6 +236,35 @@ async def test_who_may_write_leases_does_not_say_whom_agents_let_in(site: Site):
     moved = with_metadata(existing, annotations={"clusterspace.io/server": "https://127.0.0.1:1"})
     put = await site.ask("PUT", f"{path}/clusterspace-tunnel-{ours}", moved, token="jane-token")
     assert put.code == 403
+
+
+async def test_who_may_write_leases_is_not_believed_about_clusters(site: Site):
+    """Nor does an agent say of others that they do not answer."""
+    rules = [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]}]
+    await grant(site.hub, "jane", rules, "more-leases")
+    away = frozenset({uid_of(await site.fleet.cluster("evil"))})
+    rogue = witnesses.lease_of(
+        witnesses.WitnessReport("rogue", "here", away, others_asked=1, others_heard=1), 1.8e9
+    )
+    place = ResourcePath(LEASES, witnesses.LEASE_NAMESPACE)
+    path = f"/clusterspaces/hub{place.path}"
+
+    async def is_granted() -> bool:
+        named = with_metadata(rogue, name="jane-s-other")
+        return (await site.ask("POST", path, named, token="jane-token")).code in (201, 409)
+
+    await until(is_granted)
+    answer = await site.ask("POST", path, rogue, token="jane-token")
+    assert answer.code == 403
+    assert "which clusters answer" in answer.message
+
+    # One that is there, by the administrator, is not changed by her either.
+    existing = await site.hub.client.create(place, rogue)
+    put = await site.ask("PUT", f"{path}/{name_of(rogue)}", existing, token="jane-token")
+    assert put.code == 403
+    async with stage.as_agent(site.members["evil"]) as agent:
+        with pytest.raises(Forbidden):
+            await agent.update(place.named(name_of(rogue)), existing)
 
 
 async def test_the_agent_of_a_cluster_that_left_opens_no_tunnel_of_who_has_its_name_now(

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.attacks.tenant_fleet import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, RBAC
@@ -11,12 +12,18 @@ from tests.component.invited_members import member_cluster
 from tests.flows.stages import edit
 
 from clusterspace.apis.clusters import CLUSTERS
+from clusterspace.apis.fleet_overrides import (
+    CLUSTER_OVERRIDES,
+    CLUSTER_SNAPSHOTS,
+    apply_rules,
+    roles_granted_by,
+)
 from clusterspace.apis.fleet_placements import API_VERSION, GROUP, RESOURCE_SNAPSHOTS
 from clusterspace.apis.member_clusters import AGENT, KUBEFLEET, MEMBER_CLUSTERS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import ConnectionSettings
-from clusterspace.errors import Forbidden
+from clusterspace.errors import Forbidden, Invalid, OverrideFailed
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
@@ -196,3 +203,93 @@ async def test_an_envelope_grants_nothing_on_members_that_its_author_does_not_ho
     async with hub.seen_by(rule(GROUP, resource.resource)) as mallory:
         with pytest.raises(Forbidden, match="grants rights"):
             await mallory.create(ResourcePath(resource), made)
+
+
+EVERY: Object = {"clusterSelectorTerms": []}
+
+
+def override_of_rules(kind: str = "ClusterResourceOverride", **spec: Any) -> Object:
+    selected: Object = {"group": RBAC, "version": "v1", "kind": "ClusterRole", "name": "reader"}
+    patch: Object = {"op": "add", "path": "/rules/0/verbs/-", "value": "watch"}
+    changes: Object = {
+        "clusterResourceSelectors": [selected],
+        "policy": {"overrideRules": [{"clusterSelector": EVERY, "jsonPatchOverrides": [patch]}]},
+        **spec,
+    }
+    is_snapshot = kind.endswith("Snapshot")
+    hashed: Object = {"overrideSpec": changes, "overrideHash": "AA=="}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": kind,
+        "metadata": {"name": "more-verbs"},
+        "spec": hashed if is_snapshot else changes,
+    }
+
+
+OVERRIDES = {
+    "ClusterResourceOverride": CLUSTER_OVERRIDES,
+    "ClusterResourceOverrideSnapshot": CLUSTER_SNAPSHOTS,
+}
+
+
+@pytest.mark.parametrize("kind", OVERRIDES)
+async def test_who_overrides_what_a_role_grants_may_escalate_that_role(hub: Hub, kind: str) -> None:
+    resource = OVERRIDES[kind]
+    made = override_of_rules(kind)
+    place = ResourcePath(resource, "", "more-verbs")
+    writes = rule(GROUP, resource.resource, verbs=(*EDITS, "create", "delete"))
+    roles = rule(RBAC, "clusterroles", verbs=(*EDITS, "create"))
+    other = {**rule(RBAC, "clusterroles", verbs=("escalate",)), "resourceNames": ["other"]}
+    async with hub.seen_by(writes, roles, other) as mallory:
+        with pytest.raises(Forbidden, match='cannot escalate resource "clusterroles"'):
+            await mallory.create(place.collection, made)
+        label: Object = {"op": "add", "path": "/metadata/labels", "value": {"team": "web"}}
+        rules = [{"clusterSelector": EVERY, "jsonPatchOverrides": [label]}]
+        harmless = with_value(made, rules, *PATHS[kind], "policy", "overrideRules")
+        await mallory.create(place.collection, harmless)
+        with pytest.raises(Forbidden, match="would change what ClusterRole reader grants"):
+            await edit(mallory, place, lambda held: {**held, "spec": made["spec"]})
+
+
+@pytest.mark.parametrize("kind", OVERRIDES)
+async def test_who_may_escalate_a_role_overrides_what_it_grants(hub: Hub, kind: str) -> None:
+    own = {**rule(RBAC, "clusterroles", verbs=("escalate",)), "resourceNames": ["reader"]}
+    async with hub.seen_by(rule(GROUP, OVERRIDES[kind].resource), own) as author:
+        await author.create(ResourcePath(OVERRIDES[kind]), override_of_rules(kind))
+
+
+PATHS = {
+    "ClusterResourceOverride": ("spec",),
+    "ClusterResourceOverrideSnapshot": ("spec", "overrideSpec"),
+}
+
+
+@pytest.mark.parametrize("path", ["/roleRef/name", "/subjects", "/aggregationRule", "/RULES"])
+async def test_nobody_overrides_whom_a_role_is_for(hub: Hub, path: str) -> None:
+    """Not even who may do everything: what only rights on the object itself can say."""
+    patch: Object = {"op": "replace", "path": path, "value": "root"}
+    rules = [{"clusterSelector": EVERY, "jsonPatchOverrides": [patch]}]
+    made = override_of_rules(policy={"overrideRules": rules})
+    if path == "/RULES":
+        role: Object = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "rules": []}
+        with pytest.raises(OverrideFailed, match="what is granted"):
+            apply_rules({**role, "RULES": 1}, rules, "west", {}, may_change_rules=True)
+        return
+    with pytest.raises(Invalid, match="says what an RBAC object grants"):
+        await hub.admin.create(ResourcePath(CLUSTER_OVERRIDES), made)
+
+
+def test_what_is_in_a_selected_namespace_keeps_what_it_grants() -> None:
+    """Its roles are not named, so nobody was asked for the right to change them."""
+    selected: Object = {"group": "", "version": "v1", "kind": "Namespace", "name": "app"}
+    made = override_of_rules(clusterResourceSelectors=[selected])
+    assert roles_granted_by(made["spec"]) == ()
+    role: Object = {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "Role",
+        "metadata": {"name": "reader", "namespace": "app"},
+        "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}],
+    }
+    rules = made["spec"]["policy"]["overrideRules"]
+    with pytest.raises(OverrideFailed, match="what is granted"):
+        apply_rules(role, rules, "west", {})

@@ -32,6 +32,7 @@ from clusterspace.fleet.propagation.placements.controller import PlacementContro
 from clusterspace.fleet.propagation.placements.evictions import PlacementEvictions
 from clusterspace.fleet.propagation.placements.override_snapshots import OverrideSnapshots
 from clusterspace.fleet.propagation.placements.staged_update_runs import StagedUpdateRuns
+from clusterspace.fleet.propagation.rollouts.controller import PolicyRollouts
 from clusterspace.fleet.propagation.scheduler.controller import Scheduler
 from clusterspace.fleet.propagation.statuses import BindingStatuses
 from clusterspace.fleet.propagation.works.controller import BindingWorks
@@ -48,6 +49,11 @@ PATIENCE = 30.0
 CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
 CLUSTER_ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroles")
 APIS = [
+    {
+        "groupVersion": "rbac.authorization.k8s.io/v1",
+        "resources": [{"name": "clusterroles", "kind": "ClusterRole"}],
+    },
+    {"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]},
     {"groupVersion": "v1", "resources": [{"name": "configmaps", "kind": "ConfigMap"}]},
 ]
 
@@ -291,6 +297,7 @@ def assembled(
         OverrideSnapshots(writer, caches),
         PlacementController(writer, caches, events, clock, random=random),
         StagedUpdateRuns(writer, caches, events, clock),
+        PolicyRollouts(writer, caches, events, clock),
         PlacementEvictions(writer, caches, events, clock),
         Scheduler(hub, caches, events, clock),
         BindingWorks(hub, caches, events, clock),

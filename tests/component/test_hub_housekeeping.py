@@ -1,5 +1,6 @@
 """What the hub does on its own account: namespaces end, owners' children go, events expire."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
@@ -12,15 +13,20 @@ from clusterspace.apiserver import forms, housekeeping
 from clusterspace.apiserver.builtin_resources import builtin_resources
 from clusterspace.apiserver.catalog import Catalog
 from clusterspace.apiserver.feeds import Feeds
-from clusterspace.apiserver.housekeeping import GarbageCollector, forget_old_events
+from clusterspace.apiserver.housekeeping import (
+    GRACE_SECONDS,
+    GarbageCollector,
+    NamespaceController,
+    forget_old_events,
+)
 from clusterspace.apiserver.options import DeleteOptions
 from clusterspace.apiserver.state import HubState
 from clusterspace.apiserver.store.memory import MemoryStore
 from clusterspace.apiserver.writing import create_own, remove
-from clusterspace.kube.objects import Object
+from clusterspace.kube.objects import Object, with_metadata
 from clusterspace.kube.times import format_time
 from clusterspace.testing.clocks import ManualClock
-from clusterspace.testing.steps import until
+from clusterspace.testing.steps import stop, until
 
 
 @pytest.fixture
@@ -29,6 +35,7 @@ async def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     monkeypatch.setattr(housekeeping, "SETTLE_SECONDS", 0.02)
     for each in ("NAMESPACE_RETRY_SECONDS", "RELIST_SECONDS"):
         monkeypatch.setattr(housekeeping, each, 0.05)
+    monkeypatch.setattr(NamespaceController, "grace_seconds", 0.05)
     async with hub_here(tmp_path) as client:
         yield client
 
@@ -355,6 +362,47 @@ async def test_the_namespaces_every_cluster_has_cannot_be_deleted(
     assert await hub.refused("DELETE", f"/api/v1/namespaces/{name}") == 403
 
 
+async def test_a_deleted_namespace_is_terminating_for_as_long_as_in_kubernetes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each from its own deletion on: one that was deleted before it does not hurry another."""
+    monkeypatch.setattr(NamespaceController, "grace_seconds", GRACE_SECONDS)
+    assert GRACE_SECONDS == 5.0
+    clock = ManualClock()
+    hub = state_on(MemoryStore(), clock)
+    served = hub.catalog.get_storage("", "namespaces")
+    running = asyncio.create_task(NamespaceController(hub).run())
+
+    async def delete_new(name: str) -> None:
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        await create_own(hub, served, space, "test")
+        await remove(hub, served, served.key("", name), DeleteOptions(), None)
+        await clock.advance(0)
+
+    async def names() -> list[str]:
+        page = await hub.store.range(served.prefix())
+        return [each.key.rpartition("/")[2] for each in page.items]
+
+    try:
+        await delete_new("first")
+        for _ in range(6):
+            await clock.advance(0.5)
+        await delete_new("second")
+        for _ in range(3):
+            await clock.advance(0.5)
+        assert await names() == ["first", "second"]
+        await clock.advance(0.5)
+        assert await names() == ["second"]
+        for _ in range(5):
+            await clock.advance(0.5)
+        assert await names() == ["second"]
+        for _ in range(2):
+            await clock.advance(0.5)
+        assert await names() == []
+    finally:
+        await stop(running)
+
+
 async def new_namespace(hub: HubClient, name: str) -> None:
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     await hub.do("POST", "/api/v1/namespaces", space)
@@ -587,6 +635,25 @@ async def test_a_claim_stays_for_as_long_as_a_pod_on_a_node_uses_it(hub: HubClie
     assert held["metadata"]["deletionTimestamp"]
     await hub.do("DELETE", f"{PODS}/user", {"gracePeriodSeconds": 0})
     await until_gone(hub, f"{CLAIMS}/data")
+
+
+async def test_a_volume_that_is_bound_on_members_alone_can_be_deleted(hub: HubClient) -> None:
+    """The status of a template says how its copies are; a copy's own says how it is itself."""
+    carried = {"clusterpropagationpolicy.karmada.io/permanent-id": "some-policy"}
+    placed = {**carried, "karmada.io/managed": "true"}
+    for name, labels in (("template", carried), ("placed", placed), ("zz-last", {})):
+        labelled = with_metadata(volume(name), labels=labels)
+        await hub.do("POST", VOLUMES, labelled)
+    bound = {"status": {"phase": "Bound"}}
+    for name in ("template", "placed"):
+        await hub.do("PATCH", f"{VOLUMES}/{name}/status", bound, content_type=MERGE_PATCH)
+
+    for name in ("placed", "template", "zz-last"):
+        await hub.do("DELETE", f"{VOLUMES}/{name}")
+
+    await until_gone(hub, f"{VOLUMES}/template")
+    await until_gone(hub, f"{VOLUMES}/zz-last")
+    assert (await hub.do("GET", f"{VOLUMES}/placed"))["metadata"]["deletionTimestamp"]
 
 
 async def test_a_bound_volume_and_a_class_of_a_claim_stay(hub: HubClient) -> None:

@@ -3,16 +3,19 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.component.reconcilers import reconciling
 from tests.component.scheduler_site import Fleet, Running, running_scheduler
 
 from clusterspace.aio.clocks import SystemClock
-from clusterspace.apis.clusters import CLUSTERS
+from clusterspace.apis.clusters import CLUSTERS, DRAIN_TAINT
 from clusterspace.apis.policies import CLUSTER_TAINT_POLICIES, FAILBACK
+from clusterspace.apis.witnesses import CONFIRMED, LEASE_NAMESPACE, WitnessReport, lease_of
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client
 from clusterspace.controllers.events import EVENTS, EventRecorder
@@ -23,9 +26,12 @@ from clusterspace.fleet.propagation.eviction import controller
 from clusterspace.fleet.propagation.eviction.controller import Eviction
 from clusterspace.fleet.propagation.eviction.decisions import EvictionSettings
 from clusterspace.fleet.propagation.eviction.taint_policies import ClusterTaintPolicies
+from clusterspace.fleet.propagation.eviction.witnesses import ClusterConfirmations
+from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import (
     Object,
     find_at,
+    uid_of,
     with_metadata,
     with_value,
     without_value,
@@ -37,7 +43,7 @@ from clusterspace.testing.hubs import client_for_test, hub_for_test
 from clusterspace.testing.settled import settled
 from clusterspace.testing.steps import until, until_equal
 
-AT_ONCE = EvictionSettings(is_on=True, each_second=1000, settle_seconds=0)
+AT_ONCE = EvictionSettings(is_on=True, each_second=1000, settle_seconds=0, witnesses=0)
 DIVIDED = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted"}
 DYNAMIC = {**DIVIDED, "weightPreference": {"dynamicWeight": "AvailableReplicas"}}
 AGGREGATED = {**DIVIDED, "replicaDivisionPreference": "Aggregated"}
@@ -267,7 +273,9 @@ async def test_nobody_is_evicted_while_the_agents_of_most_are_not_heard(fleet: F
         path = ResourcePath(CLUSTERS, name=name)
         await fleet.change(path, lambda held: with_value(held, "Pull", "spec", "syncMode"))
         await fleet.hub_client.create(ResourcePath(LEASES, "karmada-cluster"), lease(name))
-    soon = EvictionSettings(is_on=True, each_second=1000, settle_seconds=0, quiet_seconds=0.2)
+    soon = EvictionSettings(
+        is_on=True, each_second=1000, settle_seconds=0, quiet_seconds=0.2, witnesses=0
+    )
     async with running(fleet, soon) as both:
         web = await fleet.bind("web", {})
         await fleet.until_told(web, "Success")
@@ -319,6 +327,131 @@ def lease(name: str) -> Object:
     return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
 
 
+WITNESSED = EvictionSettings(is_on=True, each_second=1000, settle_seconds=0)
+
+
+async def testify(fleet: Fleet, **seen: Any) -> None:
+    """Have another place say what it sees: twice, for what was there before is no news."""
+    report = WitnessReport("gateway", "the gateway", others_asked=2, others_heard=2)
+    for _ in range(2):
+        lease = lease_of(replace(report, **seen), SystemClock().now())
+        path = ResourcePath(LEASES, LEASE_NAMESPACE, report.lease_name)
+        if await fleet.hub_client.find(path) is None:
+            await fleet.hub_client.create(ResourcePath(LEASES, LEASE_NAMESPACE), lease)
+            await settled()
+        else:
+            notes = lease["metadata"]["annotations"]
+            await fleet.change(
+                path,
+                lambda held, n=notes, s=lease["spec"]: {
+                    **with_metadata(held, annotations=n),
+                    "spec": s,
+                },
+            )
+
+
+async def uid_on_hub(fleet: Fleet, name: str) -> str:
+    return uid_of(await fleet.hub_client.get(ResourcePath(CLUSTERS, name=name)))
+
+
+async def suspensions(fleet: Fleet) -> set[str]:
+    events = await fleet.hub_client.list_objects(ResourcePath(EVENTS, "default"))
+    return {
+        str(e.get("note") or e.get("message"))
+        for e in events
+        if e["reason"] == controller.SUSPENDED
+    }
+
+
+async def test_what_one_place_alone_takes_for_dead_is_not_left(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller, "_WITNESS_SECONDS", 0.2)  # no condition wakes it here
+    async with running(fleet, WITNESSED) as both:
+        web = await fleet.bind("web", {"replicaScheduling": DYNAMIC}, replicas=6)
+        await fleet.until_targets(web, {"member1": 2, "member2": 2, "member3": 2})
+        west = frozenset({await uid_on_hub(fleet, "member1")})
+        await say(fleet, "member1", "Ready", "False")
+        await taint(fleet, "member1", FAILED)
+
+        async def is_told(what: str) -> bool:
+            await both.events.flush()
+            return any(what in each for each in await suspensions(fleet))
+
+        await until(lambda: is_told("nobody but the leader"))
+        await testify(fleet, answering=west)
+        await until(lambda: is_told("the gateway reaches it"))
+        await testify(fleet, away=west, others_heard=0)
+        await until(lambda: is_told("that proves nothing"))
+        assert await leaves(fleet, web) == []
+        assert await fleet.targets(web) == {"member1": 2, "member2": 2, "member3": 2}
+
+        await testify(fleet, away=west)
+        await until_equal(lambda: leaves(fleet, web), ["member1"])
+
+
+async def test_a_drain_and_a_taint_of_a_cluster_that_is_ready_need_nobody_else(
+    fleet: Fleet,
+) -> None:
+    async with running(fleet, WITNESSED):
+        web = await fleet.bind("web", {"replicaScheduling": DYNAMIC}, replicas=6)
+        await fleet.until_targets(web, {"member1": 2, "member2": 2, "member3": 2})
+        await taint(fleet, "member2", FAILED)
+        await until_equal(lambda: leaves(fleet, web), ["member2"])
+        await say(fleet, "member1", "Ready", "False")
+        await taint(fleet, "member1", FAILED, {"key": DRAIN_TAINT, "effect": "NoExecute"})
+        await until_equal(lambda: leaves(fleet, web), ["member2", "member1"])
+
+
+async def test_a_cluster_says_whether_others_do_not_reach_it_and_is_tainted_when_they_do_not(
+    fleet: Fleet,
+) -> None:
+    caches, clock = HubCaches(fleet.hub_client), SystemClock()
+    events = EventRecorder(fleet.hub_client, component="test", clock=clock)
+    both = (
+        ClusterConfirmations(fleet.hub_client, caches, events, WITNESSED),
+        ClusterTaintPolicies(fleet.hub_client, caches, events, clock, may_evict=True, witnesses=1),
+    )
+    asked = {
+        "targetClusters": {},
+        "addOnConditions": [asking("Ready", "False")],
+        "removeOnConditions": [asking("Ready", "True")],
+        "taints": [
+            {"key": "down", "effect": "NoExecute"},
+            {"key": "down", "effect": "NoSchedule"},
+        ],
+    }
+    policy = {
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "ClusterTaintPolicy",
+        "metadata": {"name": "down"},
+        "spec": asked,
+    }
+    await fleet.hub_client.create(ResourcePath(CLUSTER_TAINT_POLICIES), policy)
+
+    async def confirmed() -> str:
+        cluster = await fleet.hub_client.get(ResourcePath(CLUSTERS, name="member1"))
+        found = find_condition(find_at(cluster, "status", "conditions"), CONFIRMED)
+        return "" if found is None else f"{found['status']} {found['reason']}"
+
+    async with reconciling(caches, *both):
+        west = frozenset({await uid_on_hub(fleet, "member1")})
+        await say(fleet, "member1", "Ready", "False")
+        await until_equal(confirmed, "Unknown NoWitness")
+        await until_equal(lambda: taints(fleet, "member1"), {"down:NoSchedule"})
+        await testify(fleet, answering=west)
+        await until_equal(confirmed, "False ReachedFromElsewhere")
+        await settled()
+        assert await taints(fleet, "member1") == {"down:NoSchedule"}
+
+        await testify(fleet, away=west)
+        await until_equal(confirmed, "True NotReachedFromElsewhere")
+        await until_equal(lambda: taints(fleet, "member1"), {"down:NoSchedule", "down:NoExecute"})
+        await say(fleet, "member1", "Ready", "True")
+        await until_equal(confirmed, "")
+        await until_equal(lambda: taints(fleet, "member1"), set())
+
+
 async def test_without_the_quorum_it_would_have_been(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -347,7 +480,7 @@ async def test_nobody_is_evicted_just_after_a_start(fleet: Fleet) -> None:
 
 
 async def test_evictions_begin_one_after_the_other(fleet: Fleet) -> None:
-    slow = EvictionSettings(is_on=True, each_second=0.001, settle_seconds=0)
+    slow = EvictionSettings(is_on=True, each_second=0.001, settle_seconds=0, witnesses=0)
     async with running(fleet, slow):
         places = [await fleet.bind(f"web-{number}", {}) for number in range(4)]
         for place in places:
@@ -421,7 +554,7 @@ async def test_killed_at_any_write_it_ends_where_it_would_have(
 
 
 ONE = {"spreadConstraints": [{"spreadByField": "cluster", "minGroups": 1, "maxGroups": 1}]}
-NO_TAINTS = EvictionSettings(each_second=1000, settle_seconds=0)
+NO_TAINTS = EvictionSettings(each_second=1000, settle_seconds=0, witnesses=0)
 
 
 def application(seconds: int = 0, **behaviour: Any) -> Object:

@@ -4,18 +4,23 @@ import json
 import os
 import re
 import signal
+import ssl
 import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from tests.conformance.fleets import MEMBERS, RunningFleet, running_fleet
 from tests.conformance.hubs import ADMIN_TOKEN, PATIENCE, Answer
 from tests.conformance.kubectl_stage import LABELS, deployment
+
+from clusterspace.roots.installation import Installation
+from clusterspace.testing.programs import Program
 
 WORKERS = 2
 BEARER = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
@@ -216,6 +221,31 @@ def test_a_worker_that_does_not_hear_is_ended_and_others_go_on(
     assert set(statuses) <= {0, 201}
     assert 201 in statuses
     assert frozen not in workers_of(fleet)
+
+
+def test_an_authority_is_replaced_under_every_worker_while_its_clients_go_on(
+    fleet: RunningFleet, ways: list[Way]
+) -> None:
+    until_all_see(ways, set(MEMBERS))
+    installation = Installation(fleet.server.log.parent / "data")
+    old = installation.authority_file.read_text()
+    words = ["certs", "rotate", "--data-dir", str(fleet.server.log.parent / "data")]
+    words += ["--overlap", "1", "--unused-for", "1", "--force"]
+
+    log = fleet.server.log.with_name("rotate.log")
+    assert Program("clusterspace", words, log=log).wait() == 0, log.read_text()
+
+    new = installation.authority_file.read_text()
+    assert old.strip() not in new
+    # Connections from before go on. Of new ones each worker has some, and shows who trusts the new
+    # authority alone a certificate of that one.
+    until_all_see(ways, set(MEMBERS))
+    place = urlsplit(fleet.server.url)
+    trusting = ssl.create_default_context(cadata=new)
+    for _ in range(2 * WORKERS):
+        connection = HTTPSConnection(str(place.hostname), place.port, context=trusting)
+        with closing(connection):
+            assert clusters_in(Way(connection).ask("GET", PODS)) == set(MEMBERS)
 
 
 def workers_of(fleet: RunningFleet) -> list[int]:

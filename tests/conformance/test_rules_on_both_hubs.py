@@ -19,6 +19,7 @@ from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.clusters import CLUSTERS, WORKS
 from clusterspace.apis.member_clusters import AGENT, KUBEFLEET
 from clusterspace.apis.policies import PROPAGATION_POLICIES
+from clusterspace.apis.witnesses import LEASE_NAMESPACE, WitnessReport, lease_of
 from clusterspace.apis.works import RESOURCE_BINDINGS
 from clusterspace.apiserver.http.users import User
 from clusterspace.apiserver.kubernetes_hub.reading import ServedKinds, build_state
@@ -29,6 +30,7 @@ from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import ClusterClient, DeleteOptions, PatchType, WriteOptions
 from clusterspace.client.settings import AuthInfo
 from clusterspace.client.webhooks import Webhooks
+from clusterspace.controllers.leases import LEASES
 from clusterspace.errors import ApiError, Invalid
 from clusterspace.fleet.membership import manifests
 from clusterspace.kube.objects import Object, annotations_of, find_at, uid_of, with_value
@@ -89,11 +91,14 @@ async def hubs(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[dict[
 async def prepare(hub: ClusterClient) -> None:
     """Make what the table is about: a cluster, a policy, a binding, a Work, and who Jane is."""
     groups = ["work.karmada.io", "cluster.karmada.io", "cluster.kubernetes-fleet.io"]
-    rules = [{"apiGroups": groups, "resources": ["*"], "verbs": ["get", "create", "update"]}]
+    groups.append(LEASES.group)
+    rules = [
+        {"apiGroups": groups, "resources": ["*"], "verbs": ["get", "create", "update", "patch"]}
+    ]
     subjects = [{"kind": "User", "name": "jane", "apiGroup": ROLES.group}]
     role_ref = {"apiGroup": ROLES.group, "kind": "ClusterRole", "name": "jane"}
     # Everything but the right to say where credentials go.
-    rules[0]["resources"] = ["clusters", "memberclusters", "resourcebindings", "works"]
+    rules[0]["resources"] = ["clusters", "memberclusters", "resourcebindings", "works", "leases"]
     for place, body in (
         (ROLES, {"kind": "ClusterRole", "rules": rules}),
         (BINDINGS, {"kind": "ClusterRoleBinding", "subjects": subjects, "roleRef": role_ref}),
@@ -214,6 +219,11 @@ def creating(body: Object, place: GroupVersionResource | None = None) -> Act:
     return act
 
 
+async def creating_witness(_: Hub, user: ClusterClient) -> None:
+    place = ResourcePath(LEASES, LEASE_NAMESPACE)
+    await user.create(place, WITNESS, WriteOptions(is_dry_run=True))
+
+
 def changing(place: ResourcePath, change: Callable[[Object], Object]) -> Act:
     async def act(hub: Hub, user: ClusterClient) -> None:
         existing = await hub.admin.get(place)
@@ -251,6 +261,7 @@ WEB_BINDING = ResourcePath(RESOURCE_BINDINGS, "default", "web")
 WEB_POLICY = ResourcePath(PROPAGATION_POLICIES, "default", "web")
 WEB_WORK = ResourcePath(WORKS, "default", "web")
 SETTINGS = ResourcePath(CONFIG_MAPS, "default", "settings")
+WITNESS = lease_of(WitnessReport("jane", "here", frozenset({"a-uid"}), frozenset(), 1, 1), 1.7e9)
 POLICY_ID = "propagationpolicy.karmada.io/permanent-id"
 SECRET = {"apiVersion": "v1", "kind": "Secret", "name": "tls"}
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "1"}
@@ -442,6 +453,14 @@ TABLE = (
         "the controllers may mark it, and what it says is its author's",
     ),
     Bad(
+        "which clusters answer",
+        "jane",
+        creating_witness,
+        "Forbidden",
+        "the Lease says which clusters answer, and others are left because of it",
+        is_same_text=False,
+    ),
+    Bad(
         "a namespace of users",
         "controllers",
         deleting(ResourcePath(NAMESPACES, "", "karmada-cluster")),
@@ -458,6 +477,18 @@ TABLE = (
         is_same_text=False,
     ),
 )
+
+
+async def test_the_parts_say_which_clusters_answer(hubs: dict[str, Hub]) -> None:
+    for hub in hubs.values():
+        for part in ("controllers", "fleet"):
+            settings = part_of_hub(hub.fleet.directory / "hub", part)
+            async with client_for_test(settings) as client:
+                report = WitnessReport(part, part)
+                place = ResourcePath(LEASES, LEASE_NAMESPACE)
+                made = await client.create(place, lease_of(report, 1.7e9))
+                renewed = with_value(made, "2026-01-01T00:00:00.000000Z", "spec", "renewTime")
+                await client.update(place.named(report.lease_name), renewed)
 
 
 @pytest.mark.parametrize("bad", TABLE, ids=lambda bad: bad.what)

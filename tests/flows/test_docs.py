@@ -21,6 +21,7 @@ SHARED = (
     "quick-start.md",
     "concepts.md",
     "guides/propagate.md",
+    "guides/staged-rollouts.md",
     "guides/take-over.md",
     "guides/migrate-a-cluster.md",
     "guides/watch-and-debug.md",

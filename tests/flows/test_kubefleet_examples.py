@@ -1006,14 +1006,60 @@ async def test_policies_pick_the_clusters_that_their_readers_expect(
     )
 
 
+async def test_an_override_reaches_into_an_envelope_and_changes_what_a_role_grants(
+    site: PlacementSite,
+) -> None:
+    """By somebody who may escalate it: an administrator, here."""
+    await put(
+        site,
+        """
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ClusterResourceEnvelope
+metadata: {name: sealed-role}
+data:
+  role.yaml:
+    apiVersion: rbac.authorization.k8s.io/v1
+    kind: ClusterRole
+    metadata: {name: looks-at-pods}
+    rules: [{apiGroups: [""], resources: [pods], verbs: [get, list]}]
+---
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ClusterResourceOverride
+metadata: {name: looks-longer}
+spec:
+  placement: {name: sealed-role}
+  clusterResourceSelectors:
+  - {group: rbac.authorization.k8s.io, version: v1, kind: ClusterRole, name: looks-at-pods}
+  policy:
+    overrideRules:
+    - clusterSelector:
+        clusterSelectorTerms: [{labelSelector: {matchLabels: {env: canary}}}]
+      jsonPatchOverrides: [{op: add, path: /rules/0/verbs/-, value: watch}]
+---
+apiVersion: placement.kubernetes-fleet.io/v1beta1
+kind: ClusterResourcePlacement
+metadata: {name: sealed-role}
+spec:
+  resourceSelectors:
+  - group: placement.kubernetes-fleet.io
+    version: v1beta1
+    kind: ClusterResourceEnvelope
+    name: sealed-role
+  policy: {placementType: PickFixed, clusterNames: [west-1, europe-1]}
+""",
+    )
+    place = ResourcePath(CLUSTER_ROLES, "", "looks-at-pods")
+    roles = {each: await until_there(site.members[each], place) for each in ("west-1", "europe-1")}
+    verbs = {name: each["rules"][0]["verbs"] for name, each in roles.items()}
+    assert verbs == {"west-1": ["get", "list", "watch"], "europe-1": ["get", "list"]}
+
+
 # Its own files
 
 TREE = os.environ.get("KUBEFLEET_TREE", "")
 REFUSED = {
     # KubeFleet's own admission refuses it, too.
     "test-crp1.yaml": "spec.policy.numberOfClusters: Required value: PickN needs a number",
-    # One object of six: who may override is not who may grant.
-    "envelopes/override-inside-envelope.yaml": "says what an RBAC object grants",
 }
 
 

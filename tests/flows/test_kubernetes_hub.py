@@ -112,17 +112,17 @@ async def test_a_workload_goes_out_with_its_override_and_its_status_comes_back(
 
 async def test_a_quota_of_the_fleet_is_kept_there_too(fleet: Fleet) -> None:
     hub, place = fleet.hub.client, ResourcePath(FEDERATED_RESOURCE_QUOTAS, "default", "team")
-    north = await fleet.add_sim("north", nodes=1)
-    await fleet.join("north", north)
-    await until_ready(fleet, "north")
+    depot = await fleet.add_sim("depot", nodes=1)
+    await fleet.join("depot", depot)
+    await until_ready(fleet, "depot")
 
     async def apply(name: str, replicas: int) -> None:
         template = deployment(name, replicas=replicas)
-        for each in (template, policy_for(name, "Deployment", "apps/v1", "north")):
+        for each in (template, policy_for(name, "Deployment", "apps/v1", "depot")):
             await hub.create(resource_path_of(each).collection, each)
 
     await apply("small", 1)
-    await until(lambda: north.client.find(ResourcePath(DEPLOYMENTS, "default", "small")))
+    await until(lambda: depot.client.find(ResourcePath(DEPLOYMENTS, "default", "small")))
     bindings = await hub.list_objects(ResourcePath(RESOURCE_BINDINGS, "default"))
     used = sum(target.replicas for each in bindings for target in clusters_of(each))
     quota = {
@@ -144,7 +144,7 @@ async def test_a_quota_of_the_fleet_is_kept_there_too(fleet: Fleet) -> None:
     assert find_at(await hub.get(binding), "spec", "clusters") is None
     await edit(hub, place, lambda live: with_value(live, "100", "spec", "overall", "pods"))
 
-    await until(lambda: north.client.find(ResourcePath(DEPLOYMENTS, "default", "large")))
+    await until(lambda: depot.client.find(ResourcePath(DEPLOYMENTS, "default", "large")))
 
     async def counted() -> str:
         return str(find_at(await hub.get(place), "status", "overallUsed", "pods"))

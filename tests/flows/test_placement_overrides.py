@@ -285,7 +285,7 @@ async def test_a_snapshot_by_hand_cannot_make_another_object_of_one(site: Placem
             "jsonPatchOverrides",
         ),
         (
-            cluster_override(role_selector(name="reader"), rule(patch("/rules", []))),
+            cluster_override(role_selector(name="reader"), rule(patch("/aggregationRule", {}))),
             "path",
         ),
         (

@@ -26,7 +26,8 @@ from clusterspace.errors import (
     Unauthorized,
 )
 from clusterspace.fleet.membership import leave, manifests
-from clusterspace.fleet.membership.pull_join import RegisterRequest
+from clusterspace.fleet.membership.connections import require_own, settings_of
+from clusterspace.fleet.membership.pull_join import CREDENTIALS, RegisterRequest
 from clusterspace.fleet.membership.registration import (
     REGISTRATION_PLACE,
     AgentCredentials,
@@ -38,6 +39,7 @@ from clusterspace.roots.membership import register_cluster
 from clusterspace.roots.tokens import create_token, delete_token, list_tokens
 from clusterspace.testing.clocks import ManualClock
 from clusterspace.testing.faults import Drop, Fault, Freeze, fault_proxy
+from clusterspace.testing.hubs import client_for_test
 from clusterspace.testing.stage import (
     SOON_UNKNOWN,
     Fleet,
@@ -98,6 +100,43 @@ async def test_the_agents_manifests_are_on_the_member_and_not_with_local(fleet: 
     assert await inside.client.find(manifests.AGENT_ROLE_BINDING_PLACE) is not None
     assert await outside.client.find(manifests.AGENT_DEPLOYMENT_PLACE) is None
     assert await outside.client.find(manifests.AGENT_ROLE_PLACE) is None
+
+
+async def test_a_registration_reports_credentials_only_where_it_is_told_to(fleet: Fleet) -> None:
+    """As Karmada's agents report them, for programs that look for them on the hub."""
+    quiet, open_ = await fleet.add_member("quiet"), await fleet.add_member("open")
+    await register(fleet, "quiet", quiet)
+    token = await create_token("open", fleet.hub.settings)
+    request = replace(request_for(token), reported=frozenset({CREDENTIALS}))
+    await register_cluster(request, open_.settings, fleet.messages.append)
+
+    spec = (await fleet.cluster("quiet"))["spec"]
+    assert not {"apiEndpoint", "secretRef", "impersonatorSecretRef"} & spec.keys()
+    assert await fleet.hub.client.find(manifests.secret_path("quiet")) is None
+    assert await quiet.everything_of_ours() == {"namespaces/karmada-system"}
+
+    cluster = await fleet.cluster("open")
+    assert cluster["spec"]["syncMode"] == "Pull"
+    assert cluster["spec"]["secretRef"] == {"namespace": "karmada-cluster", "name": "open"}
+    assert "impersonatorSecretRef" not in cluster["spec"]
+    impersonator = manifests.secret_path(manifests.impersonator_secret_name("open"))
+    assert await fleet.hub.client.find(impersonator) is None
+    secret = await fleet.hub.client.get(manifests.secret_path("open"))
+    require_own(cluster, secret)
+    async with client_for_test(settings_of(cluster, secret)) as as_hub:
+        assert await as_hub.list_objects(manifests.namespace_path("").collection)
+
+    # It stays a Pull cluster, whose agent does the work; and what was made goes with it.
+    async with fleet.controllers():
+        async with running_agent(open_):
+            await until_ready(fleet, "open")
+        await unregister(fleet, "open", open_)
+    assert await fleet.hub.client.find(manifests.secret_path("open")) is None
+
+    async def is_clean() -> bool:
+        return await open_.everything_of_ours() == set()
+
+    await until(is_clean)
 
 
 async def test_a_killed_agent_is_unknown_and_a_new_one_is_ready_again(fleet: Fleet) -> None:

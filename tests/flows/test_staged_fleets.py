@@ -15,10 +15,21 @@ from typing import Any, TypeVar
 import pytest
 from tests.component.hub_wire import HubProcess
 from tests.component.placement_site import PlacementSite, placement, running
+from tests.flows.test_policy_rollouts import (
+    BINDING,
+    contents,
+    policy,
+    until_contents,
+    until_rolled_out,
+)
 from tests.flows.test_staged_updates import Runs, run, stage, strategy
 
+from clusterspace.apis.clusters import WORKS
 from clusterspace.apis.fleet_placements import FLEET_BINDINGS
-from clusterspace.apis.staged_updates import CLUSTER_RUNS
+from clusterspace.apis.policies import PROPAGATION_POLICIES
+from clusterspace.apis.rollouts import revisions_of
+from clusterspace.apis.staged_updates import CLUSTER_RUNS, NAMESPACED_RUNS
+from clusterspace.apis.works import binding_key_of, cluster_of
 from clusterspace.client.kubeconfig import read_kubeconfig
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import (
@@ -31,6 +42,7 @@ from clusterspace.client.resources import (
 from clusterspace.client.settings import ConnectionSettings
 from clusterspace.errors import AlreadyExists, ClusterError
 from clusterspace.fleet.propagation.placements.staged_updates import max_concurrency
+from clusterspace.fleet.propagation.rollouts.decisions import problem_of
 from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import Object, find_at, name_of
 from clusterspace.testing.crashes import CrashingClient, CrashPoint, Fuse, MortalClient, Snare
@@ -349,3 +361,159 @@ async def there_and_back(
         assert [await seen(name) for name in rings] == [good] * len(rings)
     finally:
         await stop(task)
+
+
+class PolicyWatchman:
+    """Looks at a policy's binding and its Works again and again.
+
+    It counts the clusters of each ring that are to have a state and have not said that they do.
+    """
+
+    def __init__(self, site: PlacementSite, rings: dict[str, str]) -> None:
+        self._site = site
+        self._rings = rings
+        self.most: dict[str, int] = {}
+        self.looks = 0
+
+    @asynccontextmanager
+    async def looking(self) -> AsyncGenerator[None]:
+        task = asyncio.create_task(self._look_on())
+        try:
+            yield
+        finally:
+            await stop(task)
+
+    async def _look_on(self) -> None:
+        while True:
+            # The binding first: what arrives between the two looks is not counted any more, and
+            # what is sent in between is not counted yet. The other way round a cluster that has
+            # arrived would be counted beside the one that was sent for that reason.
+            known = revisions_of(await self._site.hub.get(BINDING))
+            works = {
+                cluster_of(each): each
+                for each in await self._site.hub.list_objects(ResourcePath(WORKS))
+                if binding_key_of(each) == BINDING.key
+            }
+            on_the_way: dict[str, int] = {}
+            for cluster, revision in (known.clusters if known else {}).items():
+                problem = problem_of(works.get(cluster), revision)
+                is_new = known is not None and revision != known.stable
+                if cluster in self._rings and is_new and problem:
+                    ring = self._rings[cluster]
+                    on_the_way[ring] = on_the_way.get(ring, 0) + 1
+            for ring, number in on_the_way.items():
+                self.most[ring] = max(self.most.get(ring, 0), number)
+            self.looks += 1
+            await asyncio.sleep(0.05)
+
+
+async def policy_rollout(site: PlacementSite, *stages: Object) -> Runs:
+    """Place the settings by a policy with these stages, and wait until they are everywhere."""
+    await site.put(NAMESPACED_RUNS.strategies, strategy(*stages, namespace="app"))
+    await site.put(PROPAGATION_POLICIES, policy())
+    async with running(site):
+        await until_contents(site, **dict.fromkeys(site.members, "1"))
+        await until_rolled_out(site, "True", "RolledOut")
+    return Runs(site, "app")
+
+
+async def test_a_policy_rolls_out_and_back_though_hub_and_controllers_are_killed(
+    tmp_path: Path,
+) -> None:
+    rings = {f"member-{number:03}": f"r{number % 3}" for number in range(7)}
+    patience = 90.0
+    async with mortal_site(tmp_path) as (site, hub):
+        for name, ring in rings.items():
+            await site.join(name, labels={"ring": ring})
+        await site.app("settings")
+        asked = {"afterStageTasks": [{"type": "Approval"}]}
+        stages = [
+            stage(f"s{each}", f"r{each}", **(asked if each == 0 else {})) for each in range(3)
+        ]
+        runs = await policy_rollout(site, *stages)
+        await site.set_data("settings", {"v": "2"})
+        watchman = PolicyWatchman(site, rings)
+        async with watchman.looking(), many_lives(site, hub, 7) as lives:
+            await runs.approve("web-1-after-s0", patience)
+            await runs.until("web-1", "Succeeded", "True", "UpdateRunSucceeded", seconds=patience)
+            await until_contents(site, **dict.fromkeys(rings, "2"))
+            await site.set_data("settings", {"v": "3"})
+            await until(lambda: is_somewhere(site, "3"), patience)
+            await site.set_data("settings", {"v": "2"})
+            await until(lambda: is_everywhere(site, "2"), patience)
+            await runs.until("web-3", "Succeeded", "True", "UpdateRunSucceeded", seconds=patience)
+        assert watchman.looks
+        assert all(each <= 1 for each in watchman.most.values()), watchman.most
+        assert lives, "nobody was killed"
+
+
+async def is_somewhere(site: PlacementSite, value: str) -> bool:
+    return value in (await contents(site)).values()
+
+
+async def is_everywhere(site: PlacementSite, value: str) -> bool:
+    return set((await contents(site)).values()) == {value}
+
+
+@pytest.mark.slow
+async def test_killed_after_every_write_a_rollout_of_a_policy_and_its_way_back_end_the_same(
+    tmp_path: Path,
+) -> None:
+    rings = {"one": "r0", "two": "r1", "three": "r2"}
+    async with mortal_site(tmp_path) as (site, hub):
+        for name, ring in rings.items():
+            await site.join(name, labels={"ring": ring})
+        await site.app("settings")
+        asked = {"afterStageTasks": [{"type": "Approval"}]}
+        stages = [stage("s0", "r0", **asked), stage("s1", "r1"), stage("s2", "r2")]
+        runs = await policy_rollout(site, *stages)
+        number, counting = 1, Fuse()
+        number = await policy_there_and_back(site, hub, runs, number, counting)
+        assert counting.writes > 10
+        for write in range(1, counting.writes + 1):
+            fuse = Fuse(CrashPoint(write, is_after=True))
+            number = await policy_there_and_back(site, hub, runs, number, fuse)
+
+
+async def policy_there_and_back(
+    site: PlacementSite, hub: MortalHub, runs: Runs, number: int, fuse: Fuse
+) -> int:
+    """Roll a change out stage by stage, begin another and take it back; all die with the fuse.
+
+    Returns the number of the next run. A change that nobody had begun to bring when it was taken
+    back has none.
+    """
+
+    async def lives() -> None:
+        mortal = MortalClient(site.hub.connection, fuse)
+        async with running(site, hub=mortal) as tasks:
+            for each in tasks:
+                each.add_done_callback(lambda task: task.cancelled() or task.exception())
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        hub.die()
+        async with running(site):
+            await asyncio.Event().wait()
+
+    rings = {"one": "r0", "two": "r1", "three": "r2"}
+    good, bad = f"good-{number}", f"bad-{number}"
+    await site.set_data("settings", {"v": good})
+    task = asyncio.create_task(lives())
+    watchman = PolicyWatchman(site, rings)
+    try:
+        async with watchman.looking():
+            first = f"web-{number}"
+            await runs.approve(f"{first}-after-s0", PATIENCE)
+            await runs.until(first, "Succeeded", "True", "UpdateRunSucceeded", seconds=PATIENCE)
+            await until_rolled_out(site, "True", "RolledOut")
+            assert await is_everywhere(site, good)
+            await site.set_data("settings", {"v": bad})
+            await until(lambda: is_somewhere(site, bad), PATIENCE)
+            await site.set_data("settings", {"v": good})
+            back = f"web-{number + 2}"
+            await runs.until(back, "Succeeded", "True", "UpdateRunSucceeded", seconds=PATIENCE)
+            await until_rolled_out(site, "True", "RolledOut")
+            assert await is_everywhere(site, good)
+        assert all(each <= 1 for each in watchman.most.values())
+    finally:
+        await stop(task)
+    return number + 3

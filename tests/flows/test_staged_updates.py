@@ -66,7 +66,7 @@ class Runs:
 
     async def condition(self, name: str, kind: str) -> tuple[str, str]:
         path = ResourcePath(self._scope.runs, self._namespace, name)
-        held = await self._site.hub.get(path)
+        held = await self._site.hub.find(path) or {}
         found = find_condition(find_at(held, "status", "conditions"), kind) or {}
         return str(found.get("status", "")), str(found.get("reason", ""))
 

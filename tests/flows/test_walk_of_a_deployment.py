@@ -26,17 +26,19 @@ from clusterspace.testing.hubs import client_for_test, part_of_hub
 from clusterspace.testing.stage import quick
 from clusterspace.testing.steps import stop, until
 
-MOST_MODULES = 78
+MOST_MODULES = 80
 MOST_OF_THE_FLOW = 31
-"""Where the way is now, 73, and a few for what is seen when the part for a member is built
+"""Where the way is now, 75, and a few for what is seen when the part for a member is built
 meanwhile, with what counts replicas there, and with what keeps namespaces. The last ones: whether a
 Work exports a Service is asked where it is carried out; what fits is read from estimates of nodes;
 affinities are read in one place, for the scheduler and for the view; room that was promised to
 others is taken off; staged updates look whether what changed is theirs; groups of workloads are to
-be together or apart; who interprets the kind is asked in one place; what is scaled is marked."""
+be together or apart; who interprets the kind is asked in one place; what is scaled is marked; which
+state a cluster is to have is asked where policies may roll out by stages."""
 BESIDE = (
     "clusterspace.fleet.membership.",
     "clusterspace.fleet.propagation.eviction.",
+    "clusterspace.fleet.propagation.metrics_readers",
     "clusterspace.fleet.propagation.placements.picking",
     "clusterspace.fleet.propagation.quotas",
     "clusterspace.fleet.propagation.services.",
@@ -46,8 +48,9 @@ BESIDE = (
 )
 """Heartbeats and looks at the member go on meanwhile, with figures of their own: another flow. So
 do looks at every binding for what has to leave its cluster, or takes from a quota, at every Work
-for whether it exports a Service or wants a watchdog, and at what a member reports for those who
-pick clusters by it, which nothing on the way waits for."""
+for whether it exports a Service or wants a watchdog, at where pods are that are scaled by their
+metrics, and at what a member reports for those who pick clusters by it, which nothing on the way
+waits for."""
 
 POLICY = {
     "apiVersion": "policy.karmada.io/v1alpha1",

@@ -4,6 +4,7 @@
     controllers    the product's scheduler, evictions and Works
     west ... south a store each, with an agent: the product's lease and what it stops by it;
                    in every other round of seeds one is reached by push, with a watchdog
+    gateway        the product's witness: reaches the Push member when the controllers do not
 
 A run is decided by its seed, takes a second, and is judged after every single step: where copies
 run is what the stores of the members say. What is played here is what decides nothing: that a Work
@@ -64,6 +65,7 @@ from clusterspace.errors import (
 from clusterspace.fleet.execution.exclusive import CopyStops, ExclusiveCopies, HubLease
 from clusterspace.fleet.membership.leases import RenewalSettings, StopPromise
 from clusterspace.fleet.membership.watchdogs import WatchdogRenewal, Watchdogs
+from clusterspace.fleet.membership.witnesses import Witness
 from clusterspace.fleet.propagation.eviction.controller import Eviction
 from clusterspace.fleet.propagation.eviction.decisions import EvictionSettings, tasks_of
 from clusterspace.fleet.propagation.scheduler.controller import Scheduler
@@ -117,6 +119,8 @@ CUT, ONE_WAY, FLAPS, KILLED, FROZEN, NEW_LEADER, PAUSED, JUMP, DEAD, MOST_CUT, L
     "cut", "one way", "flaps", "killed", "frozen", "new leader", "paused", "clock jump", "dead",
     "most cut", "lies",
 )  # fmt: skip
+LEADER_CUT = "cut off from the leader alone"
+"""Instead of CUT, in every second round with a Push member: others still reach it."""
 
 
 class Objects:
@@ -389,6 +393,8 @@ class Member:
         self.lies = False
         self.busy_until = 0
         """The step until which its agent does nothing: frozen, or being started again."""
+        self.is_seen_elsewhere = False
+        """Whether others than the controllers reach it, whatever becomes of the line."""
         self.start()
 
     def start(self) -> None:
@@ -439,6 +445,13 @@ class Member:
         await self.line.update(path, with_metadata(renewed, annotations=noted))
 
 
+class Tunnelled:
+    """A Pull member that is reached through the tunnel of its agent."""
+
+    async def exchange(self, request: Any) -> Any:
+        return SimpleNamespace(status=200)
+
+
 class PushMember(Member):
     """A member that the controllers reach, with a watchdog; `line` is the way to it."""
 
@@ -453,6 +466,13 @@ class PushMember(Member):
         promise = StopPromise(LEASE_SECONDS, self.lease.heard)
         self._renewal = WatchdogRenewal(member, promise, self.clock, RenewalSettings())
         self._stops = CopyStops(member, self.lease, self.clock, self.name)
+
+    async def exchange(self, request: Any) -> Any:
+        """Answer the look of a witness."""
+        is_reached = self.is_seen_elsewhere or (self.line.is_open and self.line.answers)
+        if self.is_dead or not is_reached:
+            raise ClusterUnreachable(self.name, "is cut off", was_sent=False)
+        return SimpleNamespace(status=200)
 
     async def step(self) -> None:
         """Renew the lease, and stop what must not run."""
@@ -521,11 +541,34 @@ class SteppedFleet:
         self.paused_until = 0
         self.may_drop = False
         self.may_evict = True
+        self.unconfirmed = ""
+        """The member that the controllers alone do not reach, or of which nobody else says so."""
+        self.chance = Random(f"witness {self.seed}")
+        self.gateway_back_at = 0
+        """The step until which the gateway does nothing."""
         for name in MEMBERS:
             self._join(name)
         for name in (*EXCLUSIVES, *AVAILABLES):
             self._place(name)
         self.controllers = Controllers(self.line, self.clock, self.random, self.members)
+        hub: Any = Line(self.hub, self.clock, "hub")
+        self.witness = Witness(
+            hub,
+            "gateway",
+            "the gateway",
+            lambda: self.hub.listed(ResourcePath(CLUSTERS)),
+            self._reach_from_elsewhere,
+            clock=self.clock,
+            random=self.chance,
+        )
+
+    async def _reach_from_elsewhere(self, cluster: Object) -> Any:
+        member = self.members[name_of(cluster)]
+        if isinstance(member, PushMember):
+            return member
+        # Through its tunnel, which is open while its agent gets out.
+        is_open = member.line.is_open and member.line.answers and not member.is_dead
+        return Tunnelled() if is_open else None
 
     def _join(self, name: str) -> None:
         summary = {"allocatable": {"pods": str(ROOM)}, "allocated": {"pods": "0"}}
@@ -589,6 +632,8 @@ class SteppedFleet:
             if self.now >= each.busy_until:
                 await each.step()
                 self.judge(f"{each.name}'s agent")
+        if self.now >= self.gateway_back_at:
+            await self.witness.look()
         if self.now < self.paused_until:
             return
         self._monitor()
@@ -605,8 +650,11 @@ class SteppedFleet:
             except (ApiError, ClusterError):
                 continue
             self.judge(f"{reconciler.name} {request}")
-            if not self.may_evict and self._tasks() - before:
+            begun = self._tasks() - before
+            if not self.may_evict and begun:
                 self._say("something is evicted while most of the fleet is silent")
+            if self.unconfirmed in {cluster for _, cluster in begun}:
+                self._say(f"something leaves {self.unconfirmed}, which one place takes for dead")
 
     async def pass_seconds(self, seconds: int) -> None:
         for _ in range(seconds):
@@ -722,6 +770,14 @@ class SteppedFleet:
             return f"seed {self.seed}: it never began: {self._state()}"
         before = self.places()
         victim = self.members[random.choice(MEMBERS)]
+        pushed = [each for each in self.members.values() if isinstance(each, PushMember)]
+        if fault == CUT and self.seed // len(FAULTS) % 4 == 3:
+            (victim,) = pushed
+            victim.is_seen_elsewhere = True
+            self.unconfirmed, fault = victim.name, LEADER_CUT
+        elif victim in pushed and self.chance.random() < 0.3:
+            # Nobody is there to agree: for a while, or until all is well again.
+            self.gateway_back_at = self.now + self.chance.choice((5, 20, 40, 400))
         struck = [victim]
         if fault == MOST_CUT:
             struck = random.sample(list(self.members.values()), 3)
@@ -732,6 +788,7 @@ class SteppedFleet:
         self._heal()
         await self.tick()
         self.may_evict = True
+        self.unconfirmed = ""
         if not await self.until_settled(150):
             self.wrong.append(f"not settled: {self._state()}")
         if not self.wrong:
@@ -794,6 +851,7 @@ class SteppedFleet:
                         member.store.put(path, with_value(copy, 2, "spec", "replicas"))
             self.members[member.name].line.is_open = True
             self.members[member.name].line.answers = True
+            self.members[member.name].is_seen_elsewhere = False
 
     def _state(self) -> str:
         runs = {m.name: m.running() for m in self.members.values()}

@@ -8,11 +8,14 @@ from secrets import randbelow
 import pytest
 from tests.robustness.stepped_fleet import CUT, FAULTS, MOST_CUT, SteppedFleet
 
+from clusterspace.apis.witnesses import CONFIRMED
 from clusterspace.fleet.execution.exclusive import CopyStops, ExclusiveCopies
 from clusterspace.fleet.propagation.eviction import controller as eviction
 from clusterspace.fleet.propagation.eviction.decisions import ClusterState
+from clusterspace.fleet.propagation.eviction.witnesses import Witnesses
 from clusterspace.fleet.propagation.scheduler.reservations import Reservations
 from clusterspace.fleet.propagation.works.exclusive import StopProofs
+from clusterspace.kube.conditions import TRUE, Condition
 
 SEED = "CLUSTERSPACE_STEPPED_SEED"
 """Repeats a run of many: the first has this seed, and each one after it the next."""
@@ -43,6 +46,13 @@ async def test_push_clusters_that_fail_together_with_others_count_before_they_ar
     logged_errors: list[str],
 ) -> None:
     assert await play((9300058,)) == []
+
+
+async def test_nothing_leaves_a_push_cluster_that_the_leader_alone_does_not_reach(
+    logged_errors: list[str],
+) -> None:
+    rounds = range(3 * len(FAULTS), 32 * len(FAULTS), 4 * len(FAULTS))
+    assert await play(FAULTS.index(CUT) + each for each in rounds) == []
 
 
 @pytest.mark.slow
@@ -77,6 +87,10 @@ def unreserved(self: Reservations, candidates: object, request: object) -> objec
     return candidates
 
 
+def agreed(self: Witnesses, uid: str, needed: int) -> Condition:
+    return Condition(CONFIRMED, TRUE, "Planted", "nobody else is asked")
+
+
 PLANTED = {
     "no lease": (CUT, 12, [(ExclusiveCopies, "stop_all", never)]),
     "no watchdog": (CUT, 24, [(CopyStops, "stop_all", never)]),
@@ -86,6 +100,7 @@ PLANTED = {
         [(StopProofs, "_why_not_trusted", trusted), (eviction, "look_dead", well)],
     ),
     "stale work": (CUT, 40, [(ExclusiveCopies, "admits", always)]),
+    "no second witness": (CUT, 8, [(Witnesses, "judge", agreed)]),
     "reservation dropped": (CUT, 12, [(Reservations, "apply", unreserved)]),
 }
 

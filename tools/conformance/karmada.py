@@ -100,7 +100,11 @@ def _fleet(work: Path, tree: Path) -> Generator[None]:
         _, *words = shlex.split(re.sub(r"\\\n", " ", printed))
         register = (_CLUSTERSPACE, *words, "--cluster-kubeconfig", kubeconfigs[_PULLED], "--local")
         # Karmada's example of a webhook is on this machine.
-        reach = {"CLUSTERSPACE_REGISTER_ALLOW_WEBHOOK_CIDRS": "127.0.0.0/8"}
+        reach = {
+            "CLUSTERSPACE_REGISTER_ALLOW_WEBHOOK_CIDRS": "127.0.0.0/8",
+            # A spec reads what Karmada's agents report, unless they are told not to.
+            "CLUSTERSPACE_REGISTER_REPORT_SECRETS": "KubeCredentials",
+        }
         stack.enter_context(running(work, "agent", register, **environment, **reach))
         # One address for all that karmada-apiserver is: the hub's own objects, and search.
         server, user = _access(kubeconfigs["hub"], "fleet")

@@ -180,7 +180,8 @@ def karmada_section(
         f"Of the {total} specs of Karmada's end-to-end suite ({version}, base), run unmodified on"
         f" simulated members, **{passed} pass**. `make conformance` writes this section; the hub"
         " accepts Karmada's agents there, controllers evict by taints and look at members every"
-        " second, and members have the few objects that every cluster of kind has.",
+        " second, the Pull member reports its credentials, as Karmada's agents do, and members have"
+        " the few objects that every cluster of kind has.",
         table(("file", "passed"), counted),
     ]
     if passed_alone:

@@ -61,19 +61,6 @@ REASONS: Final = (
         "mcs_test.go",
         name="Connectivity testing",
     ),
-    Reason(
-        HERE,
-        "it reads the credentials of the Pull cluster from the hub: agents of ours report none",
-        "karmadactl_test.go",
-        name="top existing pod",
-    ),
-    Reason(
-        HERE,
-        "it deletes a namespace twice, and expects the first deletion to take seconds: an empty one"
-        " is gone at once",
-        "resource_deletion_protection_test.go",
-        failure="namespaces .* not found",
-    ),
 )
 
 

@@ -195,6 +195,17 @@ _POLICY: Final = {
     "spec.priority": "Of the policies of one kind that select a template, the highest wins.",
     "spec.propagateDeps": "What pods refer to (ConfigMaps, Secrets, claims, accounts) goes along.",
     "spec.preserveResourcesOnDeletion": "What is placed stays when its template goes.",
+    "spec.rollout": (
+        "Ours, and no field of Karmada's: changes of templates and overrides reach clusters stage "
+        "by stage ([guide](../guides/staged-rollouts.md)). Without it, all at once."
+    ),
+    "spec.rollout.strategyName": (
+        "A StagedUpdateStrategy of the namespace; of a ClusterPropagationPolicy, a "
+        "ClusterStagedUpdateStrategy."
+    ),
+    "spec.rollout.progressDeadlineSeconds": (
+        "After which a cluster that does not get well is reported as stuck; 300, if not said."
+    ),
     "spec.schedulerName": (
         "Who chooses clusters. What is not `default-scheduler` is left to somebody else."
     ),
@@ -279,6 +290,12 @@ _BINDING: Final = {
     "spec.schedulerName": "As in the policy.",
     "spec.suspension": "As in the policy.",
     "spec.suspension.scheduling": "The clusters stay as they are.",
+    "spec.rollout": "As in the policy; ours.",
+    "spec.revisions": "Ours: which state of the template each cluster is to have, in a rollout.",
+    "spec.revisions.latest": "The newest state, by the hash that its snapshot is named with.",
+    "spec.revisions.stable": "The last one that went through every stage.",
+    "spec.revisions.clusters": "The state of each cluster.",
+    "spec.revisions.run": "The update run that brings the newest one.",
     "spec.rescheduleTriggeredAt": "A time after the last scheduling has the clusters chosen anew.",
     "spec.gracefulEvictionTasks": (
         "Clusters that it is to leave: they are not chosen any more, and keep what they have until "
@@ -289,7 +306,7 @@ _BINDING: Final = {
     "status.aggregatedStatus": "What each cluster says of the object.",
     "status.aggregatedStatus.applied": "Whether it is there as wanted.",
     "status.aggregatedStatus.appliedMessage": "If not, why.",
-    "status.conditions": "`Scheduled`, `FullyApplied`, `WorksWritten`.",
+    "status.conditions": "`Scheduled`, `FullyApplied`, `WorksWritten`, `RolledOut`.",
     "status.schedulerObservedGeneration": "The generation that clusters were chosen for.",
     "status.schedulerObservingAffinityName": "The group of `clusterAffinities` in use.",
     "status.lastScheduledTime": "When clusters were chosen last.",
@@ -681,6 +698,14 @@ LEFT_OUT: Final[Mapping[GroupKind, Mapping[str, str]]] = {
 _PLACEMENT_VALUES: Final = {
     "spec.strategy.applyStrategy.type": "`ServerSideApply` that does not force",
 }
+
+OURS: Final[Mapping[GroupKind, tuple[str, ...]]] = {
+    ("policy.karmada.io", "PropagationPolicy"): ("spec.rollout",),
+    ("policy.karmada.io", "ClusterPropagationPolicy"): ("spec.rollout",),
+    ("work.karmada.io", "ResourceBinding"): ("spec.revisions", "spec.rollout"),
+    ("work.karmada.io", "ClusterResourceBinding"): ("spec.revisions", "spec.rollout"),
+}
+"""Fields that we have in kinds of others."""
 
 REFUSED_VALUES: Final[Mapping[GroupKind, Mapping[str, str]]] = {
     (_PLACEMENT, "ClusterResourcePlacement"): _PLACEMENT_VALUES,

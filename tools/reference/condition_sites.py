@@ -197,7 +197,10 @@ def _condition_of(node: ast.AST) -> _Found | None:
 
 def _event_of(node: ast.AST) -> _Found | None:
     match node:
-        case ast.Call(func=ast.Attribute(value=recorder, attr="record"), args=[_, reason, *_]):
+        case ast.Call(
+            func=ast.Attribute(value=recorder, attr="record" | "reporting_failure"),
+            args=[_, reason, *_],
+        ):
             return _Found(reason) if ast.unparse(recorder).endswith("events") else None
         case _:
             return None

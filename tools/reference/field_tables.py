@@ -3,6 +3,7 @@
 acts     it does what the other project says, or what the page says instead
 refused  a write is refused, with the field and the reason
 warned   it is stored, has no effect, and whoever writes it is told so by a Warning
+ours     the other project has no such field
 """
 
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from tools.reference.api_meanings import (
     ACTED_ON,
     FOR_OTHERS,
     LEFT_OUT,
+    OURS,
     REFUSED,
     REFUSED_VALUES,
     SEE_POLICY,
@@ -35,6 +37,7 @@ Made from the code. What a field means is in [reference/api.md](reference/api.md
 - **acts**: it does what {project} says, or what this page says instead.
 - **refused**: a write is refused, with the field and the reason.
 - **warned**: it is stored, has no effect, and whoever writes it is told so by a Warning.
+- **ours**: {project} has no such field. It acts, and without it nothing is different.
 """
 
 
@@ -78,6 +81,8 @@ def outcome_of(key: GroupKind, path: str) -> str:
     """Return what becomes of a field that people write."""
     if key in unenforced.UNATTENDED:
         return "warned"
+    if any(f"{path}.".startswith(f"{each}.") for each in OURS.get(key, ())):
+        return "ours"
     for field in unenforced.FIELDS.get(key, ()):
         warned = ".".join(field.path)
         if not field.value and f"{path}.".startswith(f"{warned}."):

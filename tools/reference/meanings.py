@@ -44,7 +44,8 @@ KINDS: Final = {
     "clusterspace.fleet.propagation.placements": "Placements and their bindings",
     "clusterspace.fleet.propagation.placements.evictions": "ClusterResourcePlacementEviction",
     "clusterspace.fleet.propagation.placements.staged_updates": "Staged update runs",
-    "clusterspace.fleet.propagation.placements.staged_update_runs": "Approval requests",
+    "clusterspace.fleet.propagation.placements.run_writer": "Approval requests",
+    "clusterspace.fleet.propagation.rollouts.controller": "Bindings",
 }
 """Whose conditions a module sets; the longest match counts."""
 
@@ -56,6 +57,12 @@ _FAILURES: Final = (
     "clusterspace.apis.clusters:DELETIONS_PAUSED",
 )
 INDIRECT: Final[Indirect] = {
+    ("clusterspace.fleet.propagation.eviction.witnesses", "condition.reason"): (
+        "NoWitness",
+        "NotReachedFromElsewhere",
+        "ReachedFromElsewhere",
+        "WitnessesHearNobody",
+    ),
     # A profile repeats why its Cluster is ready or not.
     ("clusterspace.apis.consumers", "ready.get('reason') or 'Unknown'"): (),
     ("clusterspace.fleet.membership.consumers", "problem.reason"): (
@@ -109,7 +116,8 @@ INDIRECT: Final[Indirect] = {
         "clusterspace.fleet.membership.member_clusters.status:LOST",
     ),
     ("clusterspace.fleet.propagation.placements.controller", "each['reason']"): (),
-    ("clusterspace.fleet.propagation.placements.staged_update_runs", "each['reason']"): (),
+    ("clusterspace.fleet.propagation.placements.run_writer", "each['reason']"): (),
+    ("clusterspace.fleet.propagation.rollouts.controller", "str(progress.get('reason'))"): (),
     ("clusterspace.fleet.propagation.placements.evictions", "reason"): (
         "ClusterResourcePlacementEvictionExecuted",
         "ClusterResourcePlacementEvictionNotExecuted",
@@ -227,9 +235,14 @@ TYPES: Final = {
     "Succeeded": "Whether a run, a stage or a cluster of it has everything and it works.",
     "SuccessCriteriaMet": "Whether the Job reached its goal on every cluster.",
     "Terminating": "Whether the definition is being deleted, and its objects first.",
+    "UnreachableConfirmed": (
+        "Whether other places than the leader of the controllers do not reach a Push cluster that "
+        "is not ready, either; nobody is evicted from it before."
+    ),
     "Valid": "Whether an eviction means something that can be evicted.",
     "WaitTimeElapsed": "Of a task of a stage, whether its time is over.",
     "WorkSynchronized": "Whether every object was handed to the cluster, or to all clusters.",
+    "RolledOut": "Whether every cluster has the newest state of a template that goes by stages.",
     "WorksWritten": "Whether the binding's Works were written for every cluster.",
 }
 
@@ -239,6 +252,9 @@ REASONS: Final = {
     "InvalidClusterAffinity": "Which clusters are meant cannot be read; the message says why.",
     "NameTaken": "Somebody else's object has the name of a cluster; it is left alone.",
     "NamespaceNotFound": "The namespace of a consumer's account is not there.",
+    "NoWitness": "Too few other places, or none, have said lately whether the cluster answers.",
+    "NotReachedFromElsewhere": "As many other places as needed do not reach the cluster, either.",
+    "ReachedFromElsewhere": "Another place reaches the cluster: it is not dead.",
     "ServiceAccountNotFound": "The account of a consumer is not there.",
     "TurnedOff": "The controllers run without the option that turns this on.",
     "APIIncompatible": "A cluster that a MultiClusterService means serves no EndpointSlices.",
@@ -270,6 +286,7 @@ REASONS: Final = {
     "FailedRescale": "The hub refused the new size of a FederatedHPA's target.",
     "FailedGetBinding": "No policy places the target.",
     "FailedGetScale": "The target has no `scale` subresource, or its selector cannot be read.",
+    "AmbiguousSelector": "Another FederatedHPA has the same target: delete one; neither scales it.",
     "FailedGetScaleTargetRef": "There is no such target.",
     "FailedGetTargetClusters": "The target was not placed on any cluster yet.",
     "FailedUpdateScale": "The hub refused the new size; the message says why.",
@@ -341,7 +358,7 @@ REASONS: Final = {
     "EvictWorkloadFromClusterFailed": "It should leave the cluster, and its state is not known.",
     "EvictWorkloadFromClusterStarted": "It is to leave a cluster whose taints are not tolerated.",
     "EvictWorkloadFromClusterSucceed": "What replaces it is healthy, or had time enough: it goes.",
-    "EvictWorkloadFromClusterSuspended": "It would leave; the controllers suspect themselves.",
+    "EvictWorkloadFromClusterSuspended": "It would leave; whether its cluster is dead is doubted.",
     "EvictionByEvictionAPI": "Somebody asked for the pod's eviction.",
     "ExclusiveCopyNotStopped": "A copy of what must not run twice may still run elsewhere.",
     "FailedToReportDiff": "The object cannot be compared; the message says why.",
@@ -477,7 +494,15 @@ REASONS: Final = {
     "SyncSucceed": "The object was applied on the member.",
     "SyncWorkFailed": "A Work could not be written.",
     "SyncWorkSucceed": "The Works are written.",
-    "TaintClusterFailed": "A policy asks for taints that are not set; the message says why.",
+    "CleanupWorkFailed": "The hub refused to delete a Work that is not called for any more.",
+    "CollectOverallStatusFailed": "What is taken of a quota could not be written.",
+    "CreateExecutionSpaceFailed": "The namespace for a cluster's Works could not be made.",
+    "FailedUpdateStatus": "The status of a FederatedHPA could not be written; it is tried again.",
+    "PreemptPolicyFailed": "A policy takes a template from another, and the hub refused it.",
+    "RemoveExecutionSpaceFailed": "A step of a cluster's leave failed; it is tried again.",
+    "SyncScheduleResultToDependenciesFailed": "What a template needs cannot go along.",
+    "UpdateStatusFailed": "The history of a CronFederatedHPA could not be written.",
+    "TaintClusterFailed": "The cluster should have taints that are not set; the message says why.",
     "TaintClusterSucceed": "The cluster's taints follow its conditions.",
     "TooManyDeletions": (
         "More objects are to go within ten minutes, though nobody deleted their templates, than "
@@ -490,9 +515,16 @@ REASONS: Final = {
     "UpdateRunProgressing": "Clusters are being updated.",
     "UpdateRunStopped": "The run was told to stop, and nothing is on its way.",
     "UpdateRunStopping": "The run was told to stop; clusters that began are being updated.",
-    "UpdateRunStuck": "A cluster has not become available for five minutes, or most are silent.",
+    "UpdateRunStuck": (
+        "A cluster has not become available for five minutes, or as long as the policy says; or "
+        "most are silent."
+    ),
     "UpdateRunSucceeded": "Every cluster is updated; those parked get it when they are back.",
     "UpdateRunWaiting": "A stage waits for an approval, or for time to pass.",
+    "RolledOut": "Every cluster has the newest state.",
+    "RolloutFailed": "What state a template is in cannot be told: its interpreter fails.",
+    "RolloutNotStaged": "A change waits: there is no such strategy, or a cluster is in no stage.",
+    "WitnessesHearNobody": "A second place reaches hardly any cluster: that proves nothing.",
     "WorkDispatching": "The Work is sent to the member, or is held back from now on.",
     "WorkNotSynchronizedYet": "Some objects are still to be handed to the cluster.",
     "WorkSynchronized": "Every object is handed to every cluster.",

@@ -5,6 +5,7 @@ clusters.py, member_clusters.py  a cluster and whose its credentials are; the de
 identities.py        how agents and the components of the control plane are named at the hub, and
                      which leadership a write of theirs belongs to
 tunnels.py           through which servers Pull clusters are reached
+witnesses.py         who besides the leader looks at Push clusters, and what they saw
 policies.py          policies: which objects they mean, what the hub adds and refuses
 quotas.py            FederatedResourceQuotas: what they may say, what bindings take of them
 autoscalers.py       FederatedHPAs and CronFederatedHPAs: completed, checked, when rules are due
@@ -18,6 +19,7 @@ fleet_placements.py  KubeFleet's placements: names, states, what the hub adds an
 envelopes.py         KubeFleet's envelopes: manifests for members that do nothing on the hub
 differences.py       how a member's object differs, as Works report it
 staged_updates.py    KubeFleet's staged update runs, strategies and approval requests
+rollouts.py          staged rollouts of policies: states of templates, who has which, runs
 consumers.py         programs that are told of clusters: their profiles, and Secrets with tokens
 migrations.py        what the hub keeps of a live cluster that is taken in, and of how it was before
 services.py          Services between clusters: what may be exported, who provides and consumes

@@ -1,7 +1,8 @@
 """ClusterResourceOverride and ResourceOverride: which objects, on which clusters, changed how.
 
 Names, labels and variables are KubeFleet's, letter for letter. Their limits are those of every
-override, which `overrides.py` has: it stays the same object, with the same marks and grants.
+override, which `overrides.py` has: it stays the same object, with the same marks and grants. Only
+a role that is named by somebody who may `escalate` it may be made to grant something else.
 
     ClusterResourceOverride   objects without a namespace, by name; a Namespace with all in it
     ResourceOverride          objects of its own namespace, by name; applied after the other kind
@@ -16,6 +17,9 @@ from typing import Any, Final, cast
 
 from clusterspace.apis.fleet_placements import GROUP, LONGEST_NAME, ResourceIdentifier
 from clusterspace.apis.overrides import (
+    RBAC_GROUP,
+    ROLE_KINDS,
+    RULES,
     grants_rights,
     pointer_problem,
     require_same_object,
@@ -126,8 +130,30 @@ def takes_away(rules: Sequence[Object]) -> bool:
     return any(each.get("overrideType") == DELETE for each in rules)
 
 
+def roles_granted_by(spec: Object) -> tuple[tuple[str, str], ...]:
+    """Return the roles, by kind and name, whose rules an override changes.
+
+    Only those that it names: what is in a Namespace that it selects keeps what it grants.
+    """
+    rules: list[Object] = find_at(spec, "policy", "overrideRules") or []
+    paths = (
+        str(each.get("path") or "")
+        for rule in rules
+        for each in rule.get("jsonPatchOverrides") or ()
+    )
+    if not any(path.split("/")[1:2] == [RULES] for path in paths):
+        return ()
+    named = ((kind, name) for group, _, kind, name in selected_by(spec) if group == RBAC_GROUP)
+    return tuple(each for each in named if each[0] in ROLE_KINDS)
+
+
 def apply_rules(
-    manifest: Object, rules: Sequence[Object], cluster: str, labels: Mapping[str, str]
+    manifest: Object,
+    rules: Sequence[Object],
+    cluster: str,
+    labels: Mapping[str, str],
+    *,
+    may_change_rules: bool = False,
 ) -> Object:
     """Return a manifest as rules change it; OverrideFailed names what cannot be done.
 
@@ -142,7 +168,7 @@ def apply_rules(
                 value = _with_variables(patch.get("value"), cluster, labels)
                 operation = {"op": patch.get("op"), "path": patch.get("path"), "value": value}
                 changed = apply_json_patch(manifest, parse_json_patch([operation]))
-                require_same_object(manifest, changed)
+                require_same_object(manifest, changed, may_change_rules=may_change_rules)
             except InapplicablePatch as error:
                 raise OverrideFailed(f"{place}: {error.problem}") from error
             except (Malformed, OverrideFailed) as error:
@@ -260,7 +286,7 @@ def _patch_causes(patch: Object, place: str, may_mean_grants: bool) -> Iterator[
     except ValueError as error:
         yield causes.invalid(f"{place}.path", path, str(error))
         return
-    problem = pointer_problem(steps, may_mean_grants=may_mean_grants)
+    problem = pointer_problem(steps, may_mean_grants=may_mean_grants, may_change_rules=True)
     if not problem and steps[0] == "status":
         problem = "is what members report: an override changes what they are to have"
     if not problem and "" in steps:

@@ -16,6 +16,9 @@ COMPONENT_USER_PREFIX: Final = "system:clusterspace-"
 FLEET_USER: Final = "system:clusterspace-fleet"
 CONTROLLERS_USER: Final = "system:clusterspace-controllers"
 
+CONTROLLERS_ON_MEMBERS: Final = "clusterspace:controllers"
+"""Who the controllers are on a Pull member, which they read metrics of; see `MetricsReaders`."""
+
 CONTROLLERS_LEASE: Final = "clusterspace-controllers"
 """The Lease in `kube-system` that the controllers at work hold."""
 

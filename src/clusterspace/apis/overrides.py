@@ -8,7 +8,9 @@ No override changes which object it is, whose it is, and what it grants:
     labels and annotations of     marks by which hub and members know their objects, and what
       our own domains             becomes of them in a conflict
     rules, roleRef, subjects, …   of RBAC kinds: the hub compared them with the rights of whoever
-                                  wrote the template, and nobody compares an override's
+                                  wrote the template, and nobody compares an override's. Only a
+                                  KubeFleet override that names a role changes its rules: whoever
+                                  writes it needs the right to `escalate` that role
 
 An override is written by somebody who may change objects of a namespace on their way to members.
 With any of these in their hands it would be somebody who may write anything, anywhere.
@@ -34,6 +36,10 @@ from clusterspace.kube.names import (
 from clusterspace.kube.objects import Object, metadata_of
 
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
+ROLE_KINDS: Final = ("ClusterRole", "Role")
+RULES: Final = "rules"
+"""What a role grants, and the one field of it that an override may be allowed to change."""
+
 _GRANTS: Final = frozenset({"rules", "roleRef", "subjects", "aggregationRule"})
 _METADATA: Final = "metadata"
 _IDENTITY: Final = frozenset({"apiversion", "kind", _METADATA})
@@ -64,17 +70,20 @@ def grants_rights(api_version: str) -> bool:
     return api_version.partition("/")[0] == RBAC_GROUP
 
 
-def pointer_problem(steps: Steps, *, may_mean_grants: bool = False) -> str:
+def pointer_problem(
+    steps: Steps, *, may_mean_grants: bool = False, may_change_rules: bool = False
+) -> str:
     """Return why an override may not point here; empty when it may.
 
-    `may_mean_grants` says that the policy may select RBAC kinds.
+    `may_mean_grants` says that the policy may select RBAC kinds, `may_change_rules` that it names
+    roles, and that its author's right to change what these grant is asked for elsewhere.
     """
     if not steps:
         return "is the whole object, and an override keeps which object it is"
     first = steps[0]
     if first != _METADATA and first.lower() in _IDENTITY:
         return "says which object it is: an override keeps that"
-    if may_mean_grants and first in _GRANTS:
+    if may_mean_grants and first in _GRANTS and not (may_change_rules and first == RULES):
         return "says what an RBAC object grants: change the object itself, by your own rights"
     if first != _METADATA:
         return ""
@@ -93,8 +102,13 @@ def value_problem(steps: Steps, value: Any) -> str:
     return f"{marks[0]} is a mark of the control plane" if marks else ""
 
 
-def require_same_object(template: Object, overridden: Object) -> None:
+def require_same_object(
+    template: Object, overridden: Object, *, may_change_rules: bool = False
+) -> None:
     """Raise OverrideFailed unless an override kept what it must keep.
+
+    `may_change_rules` says that the override names this role, and that whoever wrote it was asked
+    for the right to change what it grants.
 
     Marks may be lost, with a map that is replaced whole: stamps of ours come later, and what
     becomes of conflicts is read from the template. None may be added or changed.
@@ -105,7 +119,8 @@ def require_same_object(template: Object, overridden: Object) -> None:
             continue
         if field.lower() in _IDENTITY:  # some readers of JSON take `Kind` for `kind`
             raise OverrideFailed(f"it would make {overridden.get(field)!r} of /{field}")
-        if is_grant:
+        is_rules = field == RULES and template.get("kind") in ROLE_KINDS
+        if is_grant and not (may_change_rules and is_rules):
             raise OverrideFailed(f"it would change /{field}, and with it what is granted")
     before, after = metadata_of(template), metadata_of(overridden)
     for field in {**before, **after}:

@@ -11,7 +11,7 @@ from typing import Final
 
 from clusterspace.errors import Cause, MalformedSelector
 from clusterspace.kube import causes
-from clusterspace.kube.names import label_key_problems
+from clusterspace.kube.names import dns1123_subdomain_problems, label_key_problems
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
@@ -320,6 +320,7 @@ def policy_causes(policy: Object, old: Object | None) -> tuple[Cause, ...]:
         ]
     found += placement_causes(spec.get("placement") or {}, "spec.placement")
     found += _failover_causes(spec)
+    found += _rollout_causes(spec)
     back = annotations_of(policy).get(FAILBACK)
     if back is not None and not back.isdecimal():
         why = "must be whole seconds, such as 600"
@@ -348,6 +349,16 @@ def selector_causes(policy: Object) -> Iterator[Cause]:
         selectors_of(policy)
     except MalformedSelector as error:
         yield causes.invalid(error.place, error.message, "is not a label selector")
+
+
+def _rollout_causes(spec: Object) -> Iterator[Cause]:
+    """Yield what is wrong with a rollout; the strategy that it names may still be to come."""
+    rollout: Object = spec.get("rollout") or {}
+    name = str(rollout.get("strategyName") or "")
+    if "rollout" in spec and not name:
+        yield causes.required("spec.rollout.strategyName", "it says which stages there are")
+    for why in dns1123_subdomain_problems(name) if name else ():
+        yield causes.invalid("spec.rollout.strategyName", name, why)
 
 
 def _failover_causes(spec: Object) -> Iterator[Cause]:

@@ -107,9 +107,12 @@ def has_begun(run: Object) -> bool:
 
 
 def is_newer(run: Object, than: Object) -> bool:
-    """Whether a run was made after another."""
+    """Whether a run was made after another.
+
+    Of two of the same second one that is over was the first; names decide between the rest.
+    """
     mine, others = (
-        (str(metadata_of(each).get("creationTimestamp") or ""), name_of(each))
+        (str(metadata_of(each).get("creationTimestamp") or ""), not is_over(each), name_of(each))
         for each in (run, than)
     )
     return mine > others

@@ -56,9 +56,13 @@ _NAMESPACE_CONTROLLER: Final = as_controller("namespace-controller")
 _COLLECTOR: Final = as_controller("generic-garbage-collector")
 
 SETTLE_SECONDS: Final = 0.5
-"""Time for writes that were let in just before a namespace was marked to arrive.
+"""Changes come in bursts: a Deployment, its ReplicaSet, its Pods. One look serves them all."""
 
-And changes come in bursts: a Deployment, its ReplicaSet, its Pods. One look serves them all.
+GRACE_SECONDS: Final = 5.0
+"""For how long a namespace is Terminating before its content is looked at, as in Kubernetes.
+
+What was let in just before the mark has arrived by then, and other hubs on the same etcd, which
+decide by what they have seen of it, have seen the mark.
 """
 
 NAMESPACE_RETRY_SECONDS: Final = 1.0
@@ -82,17 +86,21 @@ FINALIZER: Final = "kubernetes"
 class NamespaceController:
     """Follows namespaces and ends those that are marked for deletion."""
 
+    grace_seconds: float = GRACE_SECONDS
+
     def __init__(self, hub: HubState) -> None:
         self._hub = hub
+        self._marked_since: dict[str, float] = {}
+        """When each mark was first seen, by UID and our own clock: a hub that takes over, or whose
+        clock is ahead of the one that wrote the mark, shortens nobody's grace."""
 
     async def run(self) -> None:
         """Work until cancelled."""
         hub, prefix = self._hub, forms.collection_key("", "namespaces")
         while True:
             try:
-                waiting = [name for name in await self._marked() if not await self.end(name)]
-                if waiting:
-                    await hub.clock.sleep(NAMESPACE_RETRY_SECONDS)
+                if seconds := await self._look():
+                    await hub.clock.sleep(seconds)
                     continue
                 with closing(hub.store.watch(prefix, after=hub.store.current_revision)) as watch:
                     # Looked at once more behind the beginning of the watch: a mark that was set
@@ -100,18 +108,34 @@ class NamespaceController:
                     if not await self._marked():
                         async for _events in watch:
                             break
-                await hub.clock.sleep(SETTLE_SECONDS)
             except StoreClosed:
                 raise
             except (Conflict, StoreError) as error:
                 _log.warning("namespaces are listed again", reason=str(error))
                 await hub.clock.sleep(NAMESPACE_RETRY_SECONDS)
 
-    async def _marked(self) -> list[str]:
+    async def _look(self) -> float:
+        """End the marked namespaces whose time has come; return when to look again, if at all."""
+        now, marked = self._hub.clock.monotonic(), await self._marked()
+        self._marked_since = {
+            uid_of(each): self._marked_since.get(uid_of(each), now) for each in marked
+        }
+        again = 0.0
+        for each in marked:
+            if now - self._marked_since[uid_of(each)] < self.grace_seconds:
+                # Sooner than this one is due: what is marked meanwhile has a time of its own.
+                again = min(SETTLE_SECONDS, self.grace_seconds)
+            elif not await self.end(name_of(each)):
+                again = again or NAMESPACE_RETRY_SECONDS
+        return again
+
+    async def _marked(self) -> list[Object]:
         served = self._hub.catalog.get_storage("", "namespaces")
         page = await self._hub.store.range(served.prefix())
-        objects = (forms.decode_stored(entry, served.form) for entry in page.items)
-        return [name_of(each) for each in objects if find_at(each, "metadata", "deletionTimestamp")]
+        # What the bytes do not have, the object has not: nearly always.
+        entries = [each for each in page.items if b"deletionTimestamp" in each.value]
+        objects = [forms.decode_stored(each, served.form) for each in entries]
+        return [each for each in objects if find_at(each, "metadata", "deletionTimestamp")]
 
     async def end(self, namespace: str) -> bool:
         """Delete what is in a namespace; when nothing is left, let it go. Say whether it went.

@@ -6,6 +6,8 @@ The same thing happening again adds to a count instead of making another object.
 
 import asyncio
 import hashlib
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,7 +16,7 @@ import structlog
 from clusterspace.aio.clocks import Clock
 from clusterspace.client.requests import ResourcePath
 from clusterspace.client.resources import Client, PatchType
-from clusterspace.errors import AlreadyExists, ApiError, ClusterError
+from clusterspace.errors import AlreadyExists, ApiError, ClusterError, Conflict
 from clusterspace.kube.objects import (
     Object,
     name_of,
@@ -176,6 +178,20 @@ class EventRecorder:
             self._has_waiting.set()
         else:
             self.dropped += 1
+
+    @contextmanager
+    def reporting_failure(self, about: Object, reason: str) -> Generator[None]:
+        """Warn of what the hub refuses in the block, or does not answer; it is raised all the same.
+
+        A Conflict is no trouble: the next attempt begins with what somebody else wrote.
+        """
+        try:
+            yield
+        except Conflict:
+            raise
+        except (ApiError, ClusterError) as error:
+            self.record(about, reason, str(error), is_warning=True)
+            raise
 
     async def run(self) -> None:
         """Write what was recorded, until cancelled."""

@@ -13,7 +13,7 @@ write itself says whose it is, elsewhere the Lease is looked at before it.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final, Protocol, TypeAlias
 
@@ -23,7 +23,14 @@ from clusterspace.aio.clocks import Clock, Waiting
 from clusterspace.apis.identities import CHECKED_HEADER, LEADER_HEADER, Leadership
 from clusterspace.client.requests import Headers, ResourcePath
 from clusterspace.errors import ApiError, ClusterError, LeadershipLost, NotLeading
-from clusterspace.kube.objects import Object, find_at, resource_version_of, with_value
+from clusterspace.kube.objects import (
+    Object,
+    find_at,
+    name_of,
+    namespace_of,
+    resource_version_of,
+    with_value,
+)
 from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.kube.times import format_micro_time
 
@@ -116,6 +123,23 @@ class LeaseClient(Protocol):
     async def update(self, place: ResourcePath, kube_object: Object) -> Object:
         """Replace the Lease as it was read; Conflict when another was quicker."""
         ...
+
+
+async def put_lease(hub: LeaseClient, desired: Object) -> None:
+    """Have a Lease that nobody else writes say this: what it is labelled, told and held by.
+
+    Raises AlreadyExists or Conflict when an earlier write of ours came late.
+    """
+    collection = ResourcePath(LEASES, namespace_of(desired))
+    place = replace(collection, name=name_of(desired))
+    existing = await hub.find(place)
+    if existing is None:
+        await hub.create(collection, desired)
+        return
+    metadata = {**existing["metadata"]}
+    for key in ("labels", "annotations"):
+        metadata[key] = desired["metadata"][key]
+    await hub.update(place, {**existing, "metadata": metadata, "spec": desired["spec"]})
 
 
 class LeaderElection:

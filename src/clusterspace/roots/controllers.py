@@ -4,6 +4,8 @@ Any number of these may run; one works. When it cannot renew its lease it stops 
 process ends, to be started anew by whoever runs it.
 """
 
+import hashlib
+import socket
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from random import Random, SystemRandom
@@ -13,17 +15,23 @@ import structlog
 
 from clusterspace.aio.clocks import Clock, SystemClock
 from clusterspace.aio.tasks import Supervisor, report
+from clusterspace.apis.clusters import CLUSTERS, is_pull
 from clusterspace.apis.consumers import Address
 from clusterspace.apis.identities import CONTROLLERS_LEASE
-from clusterspace.client.connection import ConnectionLimits
+from clusterspace.client.connection import Connection, ConnectionLimits
 from clusterspace.client.endpoints import AddressRules
 from clusterspace.client.requests import ResourcePath
-from clusterspace.client.resources import Client, ClusterClient
-from clusterspace.client.settings import ConnectionSettings, KubeconfigCredentials, Pem
+from clusterspace.client.resources import Client, ClusterClient, Reader
+from clusterspace.client.settings import (
+    ConnectionSettings,
+    CredentialSource,
+    KubeconfigCredentials,
+    Pem,
+)
 from clusterspace.client.webhooks import Webhooks
 from clusterspace.controllers.controller import ControllerManager, Reconciler
 from clusterspace.controllers.events import EventRecorder
-from clusterspace.controllers.informers import HubCaches
+from clusterspace.controllers.informers import HubCaches, Informer
 from clusterspace.controllers.leases import LEASES, Candidacy, LeaderElection
 from clusterspace.fleet.autoscaling.cron_federated_hpa import CronFederatedHpaController
 from clusterspace.fleet.autoscaling.federated_hpa import FederatedHpaController
@@ -31,7 +39,11 @@ from clusterspace.fleet.execution.controller import Execution
 from clusterspace.fleet.execution.exclusive import ExclusiveCopies, LeasedWrites
 from clusterspace.fleet.execution.fleet_delivery import FleetDelivery
 from clusterspace.fleet.interpretation.interpreter import Interpreter
-from clusterspace.fleet.membership.connections import MemberClients, read_user_settings
+from clusterspace.fleet.membership.connections import (
+    MemberClients,
+    proxied_settings,
+    read_user_settings,
+)
 from clusterspace.fleet.membership.consumers import ClusterConsumers
 from clusterspace.fleet.membership.controller import ClusterController
 from clusterspace.fleet.membership.impersonation import Impersonation
@@ -42,11 +54,14 @@ from clusterspace.fleet.membership.member_clusters.controller import (
 from clusterspace.fleet.membership.remedies import RemedyController
 from clusterspace.fleet.membership.status import PushStatus, StatusSettings
 from clusterspace.fleet.membership.watchdogs import Watchdogs
+from clusterspace.fleet.membership.witnesses import Witness
 from clusterspace.fleet.propagation.dependencies import DependencyDistributor
 from clusterspace.fleet.propagation.detector import Detector, PolicyLifecycle
 from clusterspace.fleet.propagation.eviction.controller import Eviction
 from clusterspace.fleet.propagation.eviction.decisions import EvictionSettings
 from clusterspace.fleet.propagation.eviction.taint_policies import ClusterTaintPolicies
+from clusterspace.fleet.propagation.eviction.witnesses import ClusterConfirmations
+from clusterspace.fleet.propagation.metrics_readers import MetricsReaders
 from clusterspace.fleet.propagation.namespaces import NamespaceWorks
 from clusterspace.fleet.propagation.placements.controller import PlacementController
 from clusterspace.fleet.propagation.placements.evictions import PlacementEvictions
@@ -54,6 +69,7 @@ from clusterspace.fleet.propagation.placements.override_snapshots import Overrid
 from clusterspace.fleet.propagation.placements.staged_update_runs import StagedUpdateRuns
 from clusterspace.fleet.propagation.quotas import FederatedQuotas
 from clusterspace.fleet.propagation.rebalancer import RebalancerController
+from clusterspace.fleet.propagation.rollouts.controller import PolicyRollouts
 from clusterspace.fleet.propagation.scale_targets import ScaleTargets
 from clusterspace.fleet.propagation.scheduler.controller import Scheduler
 from clusterspace.fleet.propagation.services.exports import ServiceExports
@@ -102,13 +118,23 @@ def propagation_controllers(
         OverrideSnapshots(hub, caches),
         PlacementController(hub, caches, events, clock, random=random),
         StagedUpdateRuns(hub, caches, events, clock),
+        PolicyRollouts(hub, caches, events, clock),
         PlacementEvictions(hub, caches, events, clock),
         Scheduler(hub, caches, events, clock),
         RebalancerController(hub, caches, events, clock),
-        ClusterTaintPolicies(hub, caches, events, clock, may_evict=evictions.is_on),
+        ClusterConfirmations(hub, caches, events, evictions),
+        ClusterTaintPolicies(
+            hub,
+            caches,
+            events,
+            clock,
+            may_evict=evictions.is_on,
+            witnesses=evictions.witnesses,
+        ),
         Eviction(hub, caches, events, clock, evictions, is_failing),
         BindingWorks(hub, caches, events, clock, margin_seconds=evictions.margin_seconds),
         ScaleTargets(hub, caches),
+        MetricsReaders(hub, caches),
         NamespaceWorks(hub, caches, events),
         FederatedQuotas(hub, caches, events, clock),
         BindingStatuses(hub, caches, events, clock),
@@ -123,6 +149,7 @@ async def lead(
     hub: ClusterClient,
     rules: AddressRules,
     election: LeaderElection,
+    known_as: CredentialSource,
 ) -> None:
     """Run all controllers until cancelled: one leadership, with empty caches at its start."""
     clock, random = hub.connection.clock, SystemRandom()
@@ -148,6 +175,21 @@ async def lead(
 
     members = MemberClients(hub, connect_member, rules)
     impersonators = MemberClients(hub, connect_member, rules, read=read_user_settings)
+
+    async def read_proxied(
+        _hub: Reader, cluster: Object, _rules: AddressRules
+    ) -> ConnectionSettings:
+        return proxied_settings(settings.hub, cluster)
+
+    def connect_proxied(member: ConnectionSettings) -> ClusterClient:
+        return connect(member, clock, limits, credentials=known_as)
+
+    # Read, and never written to: what is to be done on a Pull member, its agent does.
+    proxied = MemberClients(hub, connect_proxied, rules, read=read_proxied)
+
+    async def reach_to_measure(cluster: Object) -> ClusterClient:
+        return await (proxied if is_pull(cluster) else members).reach(cluster)
+
     events = EventRecorder(hub, component=_COMPONENT, clock=clock)
     caches.shared(Interpreter).reach_by(Webhooks(rules, clock))
     address = None
@@ -173,7 +215,7 @@ async def lead(
                 hub, caches, events, clock, random, settings.evictions, push_status.is_failing
             ),
             FederatedHpaController(
-                hub, caches, events, members.reach, clock, settings.autoscaling_seconds
+                hub, caches, events, reach_to_measure, clock, settings.autoscaling_seconds
             ),
             CronFederatedHpaController(hub, caches, events, clock),
             watchdogs,
@@ -195,6 +237,40 @@ async def lead(
     finally:
         await members.close()
         await impersonators.close()
+        await proxied.close()
+
+
+async def stand_by(
+    settings: ControllersSettings, hub: ClusterClient, rules: AddressRules, election: LeaderElection
+) -> None:
+    """Say on the hub which clusters answer here, until we lead: the leader is one place, we two."""
+    clock = hub.connection.clock
+    # Who has just been started may be the only one, and waits for its own last lease to run out.
+    await clock.sleep(2 * settings.lease.lease_seconds)
+    members = MemberClients(hub, lambda member: connect(member, clock), rules)
+    clusters = Informer(hub, ResourcePath(CLUSTERS))
+
+    async def reach(cluster: Object) -> Connection:
+        return (await members.reach(cluster)).connection
+
+    host = socket.gethostname()
+    witness = Witness(
+        hub,
+        hashlib.sha256(f"controllers on {host}".encode()).hexdigest()[:16],
+        f"controllers that stand by on {host}",
+        clusters.cache.objects,
+        reach,
+        clock=clock,
+        random=SystemRandom(),
+    )
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(members.close)
+        tasks = await stack.enter_async_context(Supervisor(clock, report))
+        if not election.is_leader:
+            tasks.keep("clusters", clusters.run)
+            await clusters.wait_synced()
+            # Every write by the connection that has no fence: it says nothing for a leader.
+            await witness.run(lambda: not election.is_leader)
 
 
 async def run_controllers(
@@ -221,9 +297,12 @@ async def run_controllers(
         hub = connect(settings.hub, clock, credentials=known_as, guard=fence)
         stack.push_async_callback(hub.connection.close)
 
+        tasks = await stack.enter_async_context(Supervisor(clock, report))
+        tasks.spawn("witness", lambda: stand_by(settings, lease_hub, rules, election))
+
         async def work(epoch: int) -> None:
             _log.info("controllers are working", epoch=epoch)
-            await lead(settings, hub, rules, election)
+            await lead(settings, hub, rules, election, known_as)
 
         await election.lead(work)
 

@@ -1,10 +1,12 @@
 """The fleet API server as a process: many clusters behind one address."""
 
 import gc
+import socket
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from random import SystemRandom
 from typing import Final
 
 import structlog
@@ -16,6 +18,7 @@ from clusterspace.apiserver.flagz import Flagz
 from clusterspace.apiserver.http.agent_tunnels import AgentTunnels
 from clusterspace.apiserver.http.users import CertificateLogin
 from clusterspace.apiserver.identity.credentials_in_use import CredentialsInUse
+from clusterspace.client.connection import Connection
 from clusterspace.client.requests import AnswerMemory
 from clusterspace.client.resources import ClusterClient
 from clusterspace.client.settings import AuthInfo, KubeconfigCredentials
@@ -40,10 +43,12 @@ from clusterspace.fleet.gateway.shared_watches import SharedWatches
 from clusterspace.fleet.gateway.warm_files import WarmFiles
 from clusterspace.fleet.membership.connections import view_settings
 from clusterspace.fleet.membership.tunnels import TunnelAnnouncement
+from clusterspace.fleet.membership.witnesses import Witness
 from clusterspace.fleet.page.app import Page
 from clusterspace.fleet.page.browsers import entrance
 from clusterspace.fleet.page.several import answer_several
 from clusterspace.kube import statuses
+from clusterspace.kube.objects import Object, name_of
 from clusterspace.roots.audit_logs import open_audit
 from clusterspace.roots.chains import fleet_handler, fleet_recheck
 from clusterspace.roots.clients import LIMITS, connect, member_rules, open_connections
@@ -172,7 +177,7 @@ async def running_fleet(
         await directory.wait_synced()
         if settings.cache_on_disk:
             warm = WarmFiles(installation.cached_objects, fleet.cache, directory.identity, clock)
-            await warm.load(directory.members())
+            await warm.open(directory.members())
             keep_all(tasks, warm.tasks())
             stack.push_async_callback(warm.write)  # once nobody asks for anything any more
         coworkers.share_tunnels(tunnels, settings.data_dir, tasks)
@@ -213,9 +218,23 @@ async def running_fleet(
 
         announcement = TunnelAnnouncement(hub, describe, directory.has_pull_members, clock)
         keep_all(tasks, {"tunnel announcement": announcement.run})
+        if coworkers.is_first:  # its workers are one place
+            keep_all(tasks, {"witness": witness_of(hub, directory, tunnels.identity, clock).run})
         write_kubeconfig(clock.now())
         keep_all(tasks, tls.tasks(clock, server, write_kubeconfig))
         yield RunningFleet(url, fleet)
+
+
+def witness_of(hub: ClusterClient, directory: Directory, identity: str, clock: Clock) -> Witness:
+    """Return what says on the hub which clusters answer this server."""
+
+    async def reach(cluster: Object) -> Connection | None:
+        return await directory.find_connection(name_of(cluster))
+
+    place = f"fleet API server on {socket.gethostname()}"
+    return Witness(
+        hub, identity, place, directory.objects, reach, clock=clock, random=SystemRandom()
+    )
 
 
 def advertised_url(settings: FleetSettings, port: int) -> str:

@@ -241,7 +241,7 @@ async def unregister_cluster(
         async def remove_from_member(*_: object) -> None:
             if member is None:
                 raise CannotLeave(name, "no kubeconfig of the member was given")
-            outcome = await remove_agent(member, marks)
+            outcome = await remove_agent(member, name, marks)
             _report_cleaned(outcome.removed, outcome.kept, progress)
 
         async def clean_nothing(*_: object) -> None:

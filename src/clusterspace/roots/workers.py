@@ -68,6 +68,11 @@ class Coworkers:
     def __init__(self, siblings: Siblings | None = None) -> None:
         self.siblings = siblings
 
+    @property
+    def is_first(self) -> bool:
+        """Whether this worker does what one of them has to do for all."""
+        return self.siblings is None or self.siblings.own_number == 1
+
     async def heard(self) -> None:
         """Wait until all workers know what one of them has noted."""
         if self.siblings is not None:

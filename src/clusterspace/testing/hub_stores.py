@@ -3,6 +3,8 @@
 `hubs_on_etcd` chooses for a whole run, and for the programs that it forks: those find the etcd in
 their environment (`ETCD`). Every hub has a prefix of its own there, made of its data directory; one
 that was to forget has a new one each time.
+
+`end_namespaces_soon` has them end namespaces half a second after they were deleted, and not five.
 """
 
 import hashlib
@@ -11,6 +13,7 @@ import uuid
 from dataclasses import replace
 from typing import Final
 
+from clusterspace.apiserver.housekeeping import NamespaceController
 from clusterspace.apiserver.store.etcd.client import EtcdSettings
 from clusterspace.roots import hub, stores
 from clusterspace.roots.settings import HubSettings
@@ -33,3 +36,8 @@ async def open_by_environment(settings: HubSettings) -> stores.OpenedStore:
 def obey_environment() -> None:
     """Have the hubs of this process open what the environment says, whenever they do."""
     hub.open_store = open_by_environment
+
+
+def end_namespaces_soon() -> None:
+    """Have the hubs and simulated members of this process be quick with deleted namespaces."""
+    NamespaceController.grace_seconds = 0.5

@@ -27,7 +27,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from clusterspace.testing.hub_stores import ETCD, obey_environment
+from clusterspace.testing.hub_stores import ETCD, end_namespaces_soon, obey_environment
 
 _PRELOADED: Final = (
     "clusterspace.cli.commands.controllers",
@@ -144,6 +144,7 @@ def become(
     os.environ.update(environment)
     if ETCD in environment:
         obey_environment()
+    end_namespaces_soon()
     os.chdir(directory)
     random.seed()  # or all that were forked would draw the same numbers
     sys.argv = [module, *words]

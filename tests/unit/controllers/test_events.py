@@ -1,3 +1,4 @@
+import pytest
 from tests.unit.controllers.hub_in_memory import HubInMemory
 
 from clusterspace.controllers.events import (
@@ -12,7 +13,7 @@ from clusterspace.controllers.events import (
     EventRecorder,
     TokenBucket,
 )
-from clusterspace.errors import ClusterTimeout
+from clusterspace.errors import ClusterTimeout, Conflict, Forbidden
 from clusterspace.testing.builders import pod
 from clusterspace.testing.clocks import ManualClock
 
@@ -39,6 +40,23 @@ async def test_the_same_thing_again_adds_to_a_count():
     assert event["type"] == "Warning"
     assert event["involvedObject"]["uid"] == "u"
     assert event["firstTimestamp"] < event["lastTimestamp"]
+
+
+async def test_what_the_hub_refuses_is_told_and_raised_and_a_conflict_is_only_raised():
+    hub_client, clock = HubInMemory(), ManualClock()
+    events = recorder(hub_client, clock)
+
+    with pytest.raises(Forbidden), events.reporting_failure(WEB, "SyncFailed"):
+        raise Forbidden("not yours")
+    with pytest.raises(Conflict), events.reporting_failure(WEB, "SyncFailed"):
+        raise Conflict("somebody else wrote it")
+    with events.reporting_failure(WEB, "SyncFailed"):
+        pass
+    await events.flush()
+
+    (event,) = hub_client.objects.values()
+    assert (event["reason"], event["type"], event["count"]) == ("SyncFailed", "Warning", 1)
+    assert "not yours" in event["message"]
 
 
 async def test_a_restarted_recorder_goes_on_counting():

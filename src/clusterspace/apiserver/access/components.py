@@ -10,12 +10,14 @@ anybody adds, as the scope of agents does.
     controllers  delete execution namespaces, namespaces of members and their rights; no others
                  make and delete Services `derived-…` and EndpointSlices `imported-…`, of imports
                  write leases, ConfigMaps and Secrets in `karmada-cluster` alone; of other
-                 namespaces' Secrets, what is written there for a ClusterConsumer
+                 namespaces' Secrets, what is written there for a ClusterConsumer, and of their
+                 leases, their own and those that say which clusters answer
                  patch, of what is not their own, the marks of propagation and summed up statuses
                  grant what agents of members need, in the namespaces of members, to somebody
-                 use no subresource but status and scale: not proxy, exec, approval; and scale
-                 only what an autoscaler of its namespace names. Tokens of a ServiceAccount they
-                 may ask for where a role of its namespace says so, and theirs does not
+                 use no subresource but status and scale: not exec, approval; and scale only
+                 what an autoscaler of its namespace names. Tokens of a ServiceAccount they may
+                 ask for where a role of its namespace says so, and theirs does not. Through the
+                 proxy of clusters they list pods and read metrics, and reach nothing else
 
 And nobody becomes an agent or a component by impersonation: those names come with a certificate.
 """
@@ -23,6 +25,7 @@ And nobody becomes an agent or a component by impersonation: those names come wi
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
+from clusterspace.apis import witnesses
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, EXECUTION_PREFIX
 from clusterspace.apis.consumers import CLUSTER_CONSUMERS, CLUSTER_PROFILES, is_consumers
 from clusterspace.apis.identities import (
@@ -100,7 +103,11 @@ _FOR_CONSUMERS: Final = frozenset(
 _INSIDE: Final = {
     _CREDENTIALS: (CLUSTER_NAMESPACE,),
     ("", "configmaps"): (CLUSTER_NAMESPACE,),
-    ("coordination.k8s.io", "leases"): (CLUSTER_NAMESPACE, "kube-system"),
+    ("coordination.k8s.io", "leases"): (
+        CLUSTER_NAMESPACE,
+        "kube-system",
+        witnesses.LEASE_NAMESPACE,
+    ),
 }
 """Where the controllers create, replace and delete such things."""
 
@@ -148,7 +155,10 @@ _CERTIFIED: Final = "agents and parts of the control plane are known by certific
 _ELSEWHERE: Final = f"outside of {CLUSTER_NAMESPACE} it is none of this part's business"
 _SUBRESOURCES: Final = ("", "status", "scale")
 _ACCOUNTS: Final = ("", "serviceaccounts")
+_WITNESSING: Final = ("cluster.karmada.io", "clusters", witnesses.SUBRESOURCE)
+_METRICS: Final = frozenset({"metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"})
 _NO_OTHERS: Final = "the controllers need no subresource but status and scale"
+_MEASURING: Final = "the controllers list pods and read metrics of members, and reach nothing else"
 _CONSUMERS_ALONE: Final = "the controllers remove only what they wrote for a ClusterConsumer"
 _LENDING: Final = "the controllers grant only what agents of members need"
 _FOREIGN: Final = "the controllers remove only what they made for members"
@@ -170,10 +180,13 @@ def limit_of(user: User, info: RequestInfo, name: str) -> str:
         return "" if info.namespace == CLUSTER_NAMESPACE else _ELSEWHERE
     if user.name != CONTROLLERS_USER or not info.is_resource:
         return ""
+    if info.proxied is not None:
+        return "" if _is_measuring(info.verb, info.proxied) else _MEASURING
     if info.subresource not in _SUBRESOURCES:
         # Their own role has no tokens: who wants the controllers to give some to a program says so
         # in its namespace, by a role that names the account.
-        return "" if (*kind, info.subresource) == (*_ACCOUNTS, "token") else _NO_OTHERS
+        named = (*kind, info.subresource)
+        return "" if named in ((*_ACCOUNTS, "token"), _WITNESSING) else _NO_OTHERS
     if info.group == RBAC_GROUP and info.verb in ("bind", "escalate"):
         return _LENDING
     if kind in _OWN_NAMES and info.verb in ("delete", "deletecollection"):
@@ -185,6 +198,16 @@ def limit_of(user: User, info: RequestInfo, name: str) -> str:
     if kind in _INSIDE and info.verb not in _FOR_TEMPLATES:
         return "" if info.namespace in _INSIDE[kind] else _ELSEWHERE
     return ""
+
+
+def _is_measuring(verb: str, inner: RequestInfo) -> bool:
+    """Whether a member is asked for what autoscalers need; `verb` is the right on the proxy."""
+    if verb != "get" or inner.is_watch:
+        return False
+    if inner.group in _METRICS:
+        return inner.verb in ("get", "list")
+    kind = (inner.group, inner.resource, inner.subresource)
+    return inner.is_resource and inner.verb == "list" and kind == ("", "pods", "")
 
 
 def lendable(user: User, owned: Iterable[Rule], namespace: str) -> tuple[Rule, ...]:
@@ -239,6 +262,8 @@ def refusal_of(
     if is_named and not subresource and all(map(_is_derived, (new, old or new))):
         return ""
     if kind == _LEASES and name == CONTROLLERS_LEASE:
+        return ""
+    if kind == _LEASES and witnesses.is_witness_lease(namespace_of(new), name):
         return ""
     if namespace_of(new) == CLUSTER_NAMESPACE and kind in (_LEASES, _CONFIG_MAPS):
         return ""  # heartbeats, and what a member that left by force leaves behind

@@ -292,7 +292,8 @@ COMPONENT_ROLES: Final = (
         _on(("impersonate",), "", "groups", "serviceaccounts", "users"),
         _on(("impersonate",), "authentication.k8s.io", EVERYTHING),  # uids and userextras/KEY
         _on(_READ, "", "secrets"),  # of members, in the one namespace that has them
-        _on(("update",), _CLUSTERS, "clusters/tunnel"),  # no URL: to say that it takes tunnels
+        # No URLs: to say that it takes tunnels, and which clusters answer it.
+        _on(("update",), _CLUSTERS, "clusters/tunnel", "clusters/witness"),
         # That rights have changed: what it remembers of them is then no longer so.
         _on(("list", "watch"), RBAC_GROUP, "clusterrolebindings", "clusterroles", "rolebindings",
             "roles"),
@@ -308,8 +309,8 @@ COMPONENT_ROLES: Final = (
         ),
         namespace=revocations.NAMESPACE,
     ),
-    # Where it is, for agents that are to keep a tunnel to it. Who may write Leases may not write
-    # these: it takes the right that the role above has, too.
+    # Where it is, for agents that are to keep a tunnel to it, and which clusters answer it. Who may
+    # write Leases may not write these: it takes the rights that the role above has, too.
     DefaultRole(_TUNNELS, (_on(("get", "create", "update"), "coordination.k8s.io", "leases"),),
         namespace=tunnels.LEASE_NAMESPACE),
     DefaultRole(CONTROLLERS_USER, (
@@ -331,6 +332,8 @@ COMPONENT_ROLES: Final = (
             "networking.fleet.azure.com",
         )),
         _on((*_READ, "create", "delete", "patch", "update"), _LEASES, "leases"),
+        # No URL: to say which clusters answer, while they wait to lead.
+        _on(("update",), _CLUSTERS, "clusters/witness"),
         # What imports and reports of exporting clusters become.
         _on(("create", "delete"), "", "services"),
         _on(("create", "delete"), "discovery.k8s.io", "endpointslices"),

@@ -55,6 +55,7 @@ from clusterspace.apiserver.admission.rights import (
     ComponentGuard,
     CreateRight,
     CredentialsRight,
+    OverrideRight,
     OwnerRight,
     TemplateRight,
 )
@@ -106,6 +107,7 @@ def access_plugins(access: Access) -> tuple[Plugin, ...]:
         ComponentGuard(),
         EscalationGuard(authorizer, access.role_cache),
         TemplateRight(authorizer),
+        OverrideRight(authorizer),
     )
 
 

@@ -9,19 +9,22 @@ from typing import Final
 from clusterspace.apis import (
     autoscalers,
     clusters,
+    fleet_overrides,
     fleet_placements,
     interpreters,
     member_clusters,
     tunnels,
+    witnesses,
     works,
 )
 from clusterspace.apis.clusters import CREDENTIALS_SUBRESOURCE, changed_fields
 from clusterspace.apis.identities import CONTROLLERS_USER
+from clusterspace.apis.overrides import RBAC_GROUP
 from clusterspace.apis.works import template_of
 from clusterspace.apiserver.access import components
 from clusterspace.apiserver.access.agents import ScopeOf, scope_of
 from clusterspace.apiserver.access.authorizer import HubAuthorizer, resource_attributes
-from clusterspace.apiserver.admission.propagation import stored_objects
+from clusterspace.apiserver.admission.propagation import shape_causes, stored_objects
 from clusterspace.apiserver.http.guards import Authorizer, refusal
 from clusterspace.apiserver.http.request_info import RequestInfo
 from clusterspace.apiserver.state import Admission, HubState, Operation, Plugin
@@ -32,6 +35,14 @@ from clusterspace.kube.objects import Object, annotations_of, find_at, name_of, 
 from clusterspace.kube.resources import GroupVersionResource, ResourceInfo
 
 _BINDINGS: Final = frozenset({works.RESOURCE_BINDING, works.CLUSTER_RESOURCE_BINDING})
+
+_OVERRIDES: Final = {
+    fleet_overrides.CLUSTER_KIND: ("spec",),
+    fleet_overrides.NAMESPACED_KIND: ("spec",),
+    f"{fleet_overrides.CLUSTER_KIND}Snapshot": ("spec", "overrideSpec"),
+    f"{fleet_overrides.NAMESPACED_KIND}Snapshot": ("spec", "overrideSpec"),
+}
+"""KubeFleet's overrides and the snapshots of them, and where each says what it changes."""
 
 _DEPENDENCIES: Final = ("configmaps", "persistentvolumeclaims", "secrets", "serviceaccounts")
 """What a template may need beside it on a cluster."""
@@ -138,6 +149,43 @@ class TemplateRight(Plugin):
         return binding
 
 
+class OverrideRight(Plugin):
+    """Who overrides what a role grants needs the right to `escalate` that role.
+
+    What it will grant is not known here: the role, and with it the outcome, may change at any time.
+    So it is not compared with what the author holds, as the rules of a role are; it takes the right
+    by which somebody may write into that role whatever they like. The same is asked of who writes
+    the snapshot of an override, which is what is applied.
+    """
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Let what changes no grants pass; ask for the right otherwise."""
+        info, new, user = admission.served.info, admission.new, admission.user
+        is_override = info.group == fleet_placements.GROUP and info.kind in _OVERRIDES
+        if not is_override or admission.subresource or components.carries_for_others(user):
+            return new
+        path = _OVERRIDES[info.kind]
+        spec: Object | None = find_at(new, *path)
+        before: Object | None = find_at(admission.old or {}, *path)
+        # One of another shape is refused by its schema a moment later, and cannot be read here.
+        if spec == before or shape_causes(admission):
+            return new
+        for kind, name in fleet_overrides.roles_granted_by(spec or {}):
+            is_wide = kind == "ClusterRole"
+            plural = "clusterroles" if is_wide else "roles"
+            namespace = "" if is_wide else namespace_of(new)
+            needed = resource_attributes(
+                "escalate", RBAC_GROUP, plural, version="v1", namespace=namespace, name=name
+            )
+            if not (await self._authorizer.decide(user, needed)).allowed:
+                why = f"the override would change what {kind} {name} grants on members"
+                raise refusal(user, needed, why)
+        return new
+
+
 def _sent_by(binding: Object) -> tuple[Object | None, str, str | None]:
     """Return all that decides what a binding sends where.
 
@@ -156,7 +204,8 @@ class CredentialsRight(Plugin):
     right and no URL. So does whose agent works there: the other one would stop. A MemberCluster's
     identity is given the member's rights, so it needs the same on `memberclusters/credentials`.
     And agents let the servers into their clusters that certain Leases name: who writes one needs
-    `update` on `clusters/tunnel`. Many may write Leases.
+    `update` on `clusters/tunnel`; who writes one that says which clusters answer, `update` on
+    `clusters/witness`. Many may write Leases.
     """
 
     def __init__(self, authorizer: Authorizer) -> None:
@@ -180,8 +229,8 @@ class CredentialsRight(Plugin):
             # Compared as written: the schema has not been asked yet, so it may be anything.
             before, after = (find_at(each, "spec", "identity") or None for each in (old, new))
             says = "spec.identity says who is given the member's rights" if before != after else ""
-        elif (info.plural, namespace_of(new)) == ("leases", tunnels.LEASE_NAMESPACE):
-            await self._require_tunnels(admission)
+        elif info.plural == "leases":
+            await self._require_lease_right(admission)
         if not says:
             return new
         needed = resource_attributes(
@@ -200,15 +249,19 @@ class CredentialsRight(Plugin):
             raise refusal(admission.user, needed, why)
         return new
 
-    async def _require_tunnels(self, admission: Admission) -> None:
-        if not name_of(admission.new).startswith(tunnels.LEASE_PREFIX):
+    async def _require_lease_right(self, admission: Admission) -> None:
+        namespace, name = namespace_of(admission.new), name_of(admission.new)
+        if namespace == tunnels.LEASE_NAMESPACE and name.startswith(tunnels.LEASE_PREFIX):
+            right = tunnels.SUBRESOURCE
+            why = "the Lease says which servers agents let into their clusters"
+        elif witnesses.is_witness_lease(namespace, name):
+            right = witnesses.SUBRESOURCE
+            why = "the Lease says which clusters answer, and others are left because of it"
+        else:
             return
         group, version, plural = clusters.CLUSTERS.group, clusters.CLUSTERS.version, "clusters"
-        needed = resource_attributes(
-            "update", group, plural, version=version, subresource=tunnels.SUBRESOURCE
-        )
+        needed = resource_attributes("update", group, plural, version=version, subresource=right)
         if not (await self._authorizer.decide(admission.user, needed)).allowed:
-            why = "the Lease says which servers agents let into their clusters"
             raise refusal(admission.user, needed, why)
 
 

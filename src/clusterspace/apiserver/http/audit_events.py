@@ -23,6 +23,7 @@ import msgspec
 from clusterspace.aio.clocks import Clock
 from clusterspace.apiserver.http.audit_policy import (
     API_VERSION,
+    CARRIERS,
     LEVEL_NAMES,
     Decision,
     Level,
@@ -284,7 +285,8 @@ def _uri_of(context: RequestContext, level: Level) -> str:
 
 def _is_about_credentials(context: RequestContext) -> bool:
     info = context.info
-    return info.resource in ("secrets", "tokenreviews", "works") or info.subresource == "token"
+    is_carrier = info.resource in CARRIERS.get(info.group, ())
+    return is_carrier or info.resource in ("secrets", "tokenreviews") or info.subresource == "token"
 
 
 def _quotes_credentials(context: RequestContext, code: int) -> bool:

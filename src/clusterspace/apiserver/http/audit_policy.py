@@ -57,14 +57,30 @@ _RULE_FIELDS: Final = frozenset(
         "omitManagedFields",
     }
 )
+CARRIERS: Final = {
+    "work.karmada.io": ("works",),
+    "placement.kubernetes-fleet.io": (
+        "works",
+        "clusterresourcesnapshots",
+        "resourcesnapshots",
+        "clusterresourceenvelopes",
+        "resourceenvelopes",
+    ),
+}
+"""Resources whose objects hold others whole, by group."""
+
 _CREDENTIALS: Final = frozenset(
     {
         ("", "secrets"),
         ("", "serviceaccounts/token"),
         ("authentication.k8s.io", "tokenreviews"),
-        # A Work holds what it places on a cluster, Secrets among it.
-        ("work.karmada.io", "works"),
-        ("work.karmada.io", "works/status"),
+        # These hold what is placed on clusters, Secrets among it.
+        *(
+            (group, f"{plural}{subresource}")
+            for group, plurals in CARRIERS.items()
+            for plural in plurals
+            for subresource in ("", "/status")
+        ),
     }
 )
 

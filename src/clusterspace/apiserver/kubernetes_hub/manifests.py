@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from clusterspace.apis import tunnels
+from clusterspace.apis import tunnels, witnesses
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, PARTS_NAMESPACE
 from clusterspace.apis.identities import (
     AGENT_USER_PREFIX,
@@ -199,6 +199,7 @@ def _roles() -> list[Object]:
         *_role("controllers", everywhere),
         *_role("controllers", kept, CLUSTER_NAMESPACE),
         *_role("controllers", (leases,), "kube-system"),
+        *_role("controllers", rules["clusterspace:tunnels"], witnesses.LEASE_NAMESPACE),
         *_role(
             "fleet", tuple(rule for rule in rules[FLEET_USER] if "secrets" not in rule.resources)
         ),

@@ -52,6 +52,11 @@ PROMISES: Final = (
         policies=("clusterspace-tunnel-servers",),
     ),
     Promise(
+        "which clusters answer",
+        "said, besides the leader, by those alone who may `update` `clusters/witness`",
+        policies=("clusterspace-witnesses",),
+    ),
+    Promise(
         "Secrets of clusters",
         "tied to one Cluster and to the address it has",
         ("credentials",),

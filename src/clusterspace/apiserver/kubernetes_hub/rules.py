@@ -39,6 +39,7 @@ from clusterspace.apiserver.admission.rights import (
     AgentGuard,
     ComponentGuard,
     CredentialsRight,
+    OverrideRight,
     OwnerRight,
     TemplateRight,
 )
@@ -79,6 +80,7 @@ def webhook_plugins(
         ComponentGuard(),
         CarriedRights(store),
         TemplateRight(rights),
+        OverrideRight(rights),
         MemberClusterRules(),
         ClaimedClusterRules(hub, members, clock),
         ClusterSecrets(),

@@ -155,6 +155,14 @@ def _checked_server(_context: click.Context, _option: click.Parameter, server: s
     help="Seconds without evictions after a start, or after most clusters looked dead.",
 )
 @click.option(
+    "--eviction-witnesses",
+    "witnesses",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Other places that must not reach a Push cluster before it counts as dead; 0: none.",
+)
+@click.option(
     "--exclusive-margin",
     "margin_seconds",
     type=click.FloatRange(min=5),
@@ -214,6 +222,7 @@ def controllers(
     domain_eviction_rate: float,
     domain_eviction_budget: float,
     settle_seconds: float,
+    witnesses: int,
     margin_seconds: float,
     watchdog_image: str,
     autoscaling_seconds: float,
@@ -265,6 +274,7 @@ def controllers(
                 domain_percent=domain_eviction_budget,
                 grace_seconds=grace_seconds_of_evictions,
                 settle_seconds=settle_seconds,
+                witnesses=witnesses,
                 margin_seconds=margin_seconds,
             ),
             member_cidrs=member_cidrs,

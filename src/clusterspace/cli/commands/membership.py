@@ -177,6 +177,16 @@ def unjoin(
 )
 @allow_view_option
 @webhook_cidrs_option
+@click.option(
+    "--report-secrets",
+    "reported",
+    default="None",
+    show_default=True,
+    metavar="NAMES",
+    help="Credentials of the cluster that the hub is given, as Karmada's agents do: "
+    "KubeCredentials (every right), KubeImpersonator, both with a comma, or None. What that "
+    "weakens is in docs/guides/security-model.md.",
+)
 @click.option("--local", is_flag=True, help="Run the agent here, in this terminal, instead.")
 @click.pass_context
 def register(
@@ -192,6 +202,7 @@ def register(
     agent_image: str,
     allows_view: bool,
     webhook_cidrs: Networks,
+    reported: str,
     local: bool,
 ) -> None:
     """Register a cluster with the hub at HUB; its agent dials the hub (Pull).
@@ -203,9 +214,13 @@ def register(
       clusterspace register 10.0.0.1:5443 --cluster-name west --cluster-kubeconfig west.yaml \\
         --token-file west.token --discovery-token-ca-cert-hash sha256:...
     """
-    from clusterspace.fleet.membership.pull_join import RegisterRequest
+    from clusterspace.fleet.membership.pull_join import REPORTABLE, RegisterRequest
     from clusterspace.roots.membership import register_cluster
 
+    reports = {each.strip() for each in reported.split(",")}
+    if not reports <= {*REPORTABLE, "None"} or (len(reports) > 1 and "None" in reports):
+        names = ", ".join(REPORTABLE)
+        raise click.UsageError(f"--report-secrets takes {names}, both with a comma, or None.")
     secret = _read_token(called, token, token_file)
 
     async def work() -> None:
@@ -218,6 +233,7 @@ def register(
             image="" if local else agent_image,
             allows_view=allows_view,
             webhook_cidrs=webhook_cidrs,
+            reported=frozenset(reports - {"None"}),
         )
         await register_cluster(request, member.required_settings(name), click.echo)
 

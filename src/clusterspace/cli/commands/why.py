@@ -119,6 +119,10 @@ def tree_of(explanation: "Explanation", now: float) -> "Tree":
         for condition in (binding.scheduled, binding.works_written):
             if condition.status == "False":
                 branch.add(Text(condition.message, _BAD))
+        if binding.rolled_out.status == "False":
+            reason = (binding.rolled_out.reason, _WAITING)
+            since = _ago(binding.rolled_out.since, now)
+            branch.add(Text.assemble("rollout: ", reason, since))
     for note in explanation.clusters:
         _add_cluster(branch, note, explanation, now)
     return tree

@@ -173,7 +173,8 @@ class CronFederatedHpaController(Reconciler):
         # same replicas, and only then is the time of the next one known.
         reported = [by_name[str(each["ruleName"])] for each in histories]
         status: Object = {**(cron.get("status") or {}), "executionHistories": reported}
-        await commit(self._hub, path, cron, {**cron, "status": status})
+        with self._events.reporting_failure(cron, "UpdateStatusFailed"):
+            await commit(self._hub, path, cron, {**cron, "status": status})
         times = [each["nextExecutionTime"] for each in reported if each.get("nextExecutionTime")]
         if not times:
             return Done()

@@ -2,7 +2,7 @@
 
 Every fifteen seconds the pods of the target are read in each cluster that its binding names, and
 what they use is compared with the goals. The conditions, reasons and events are Kubernetes' and
-Karmada's; of Pull clusters nothing is read, so their pods count as pods of which nothing is known.
+Karmada's. Pods of a cluster that does not answer count as pods of which nothing is known.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import structlog
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.autoscalers import FEDERATED_HPAS, completed_federated_hpa
-from clusterspace.apis.clusters import CLUSTERS, is_pull
+from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.apis.stamps import binding_name
 from clusterspace.apis.works import RESOURCE_BINDINGS, clusters_of, template_of
 from clusterspace.client.discovery import Discovery
@@ -68,6 +68,7 @@ from clusterspace.kube.objects import (
     find_at,
     is_being_deleted,
     metadata_of,
+    name_of,
     resource_version_of,
     uid_of,
 )
@@ -79,6 +80,14 @@ _log = structlog.get_logger(__name__)
 
 _SCALE: Final = "scale"
 _POD_SPEC: Final = ("spec", "template", "spec")
+
+
+def _target_of(autoscaler: Object) -> tuple[GroupVersionKind, str]:
+    reference: Object = find_at(autoscaler, "spec", "scaleTargetRef") or {}
+    kind = GroupVersionKind.of(
+        str(reference.get("apiVersion") or ""), str(reference.get("kind") or "")
+    )
+    return kind, str(reference.get("name") or "")
 
 
 class FederatedHpaController(Reconciler):
@@ -159,7 +168,8 @@ class FederatedHpaController(Reconciler):
         # Killed here, the template has its replicas and the status does not say so: the next
         # attempt finds the size it wants and writes what is true then.
         status["conditions"] = conditions
-        await commit(self._hub, path, found, {**found, "status": status})
+        with self._events.reporting_failure(found, "FailedUpdateStatus"):
+            await commit(self._hub, path, found, {**found, "status": status})
         return RequeueAfter(self._sync_seconds)
 
     # -- what is scaled ------------------------------------------------------------------------
@@ -167,11 +177,7 @@ class FederatedHpaController(Reconciler):
     async def _look(self, autoscaler: Object) -> Target:
         """Find the target, its binding and its pods; CannotScale says what is missing."""
         namespace = str(metadata_of(autoscaler).get("namespace") or "")
-        reference: Object = find_at(autoscaler, "spec", "scaleTargetRef") or {}
-        kind = GroupVersionKind.of(
-            str(reference.get("apiVersion") or ""), str(reference.get("kind") or "")
-        )
-        name = str(reference.get("name") or "")
+        kind, name = _target_of(autoscaler)
 
         def unable(reason: str, what: str, error: object, event: str = "") -> CannotScale:
             message = f"the HPA controller was unable to {what}: {error}"
@@ -206,19 +212,35 @@ class FederatedHpaController(Reconciler):
                 raise unable("FailedGetScale", "get the target's current scale", error) from error
         if not selector:
             message = "the HPA target's scale is missing a selector"
-            raise CannotScale(Condition("ScalingActive", FALSE, "InvalidSelector", message))
+            condition = Condition("ScalingActive", FALSE, "InvalidSelector", message)
+            raise CannotScale(condition, "SelectorRequired")
+
+        # Two would each undo what the other does, at every look.
+        rivals = [
+            each for each in self._of_namespace(namespace) if _target_of(each) == (kind, name)
+        ]
+        if len(rivals) > 1:
+            named = ", ".join(sorted(name_of(each) for each in rivals))
+            message = (
+                f"pods by selector {selector} are controlled by multiple FederatedHPAs: {named}"
+            )
+            raise CannotScale(Condition("ScalingActive", FALSE, "AmbiguousSelector", message))
 
         pods = ResourcePath(PODS, namespace)
         members = tuple(MemberPods(each.name, each.replicas) for each in placed)
         async with asyncio.TaskGroup() as looks:
             for member in members:
                 cluster = self._clusters.cache.find(member.cluster)
-                if cluster is not None and is_pull(cluster):
-                    member.trouble = "the hub cannot read metrics of a Pull cluster"
-                else:
-                    looks.create_task(look_at(self._reach, cluster, member, pods, selector))
+                looks.create_task(look_at(self._reach, cluster, member, pods, selector))
         pod_spec = cast("Object", find_at(template, *_POD_SPEC) or {})
         return Target(path, scale, selector, requests_in(pod_spec), members)
+
+    def _of_namespace(self, namespace: str) -> Iterable[Object]:
+        for key in sorted(self._autoscalers.cache.keys()):
+            if key.rpartition("/")[0] == namespace:
+                found = self._autoscalers.cache.find(key)
+                if found is not None and not is_being_deleted(found):
+                    yield found
 
     async def _scale(self, target: Target, replicas: int, why: str) -> None:
         """Write the replicas, by the version that was decided on."""

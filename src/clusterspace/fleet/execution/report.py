@@ -19,7 +19,12 @@ from clusterspace.apis.differences import (
     FOUND_DRIFTS,
     differences_text,
 )
-from clusterspace.apis.fleet_placements import APPLY_TYPE, REPORT_DIFF, is_placed
+from clusterspace.apis.fleet_placements import (
+    APPLY_TYPE,
+    MANIFEST_HASH,
+    REPORT_DIFF,
+    is_placed,
+)
 from clusterspace.apis.interpreter.reports import health_of, reflect_status
 from clusterspace.apis.interpreters import INTERPRET_HEALTH, INTERPRET_STATUS
 from clusterspace.apis.services import MOST_ENDPOINTS, Endpoints
@@ -172,7 +177,9 @@ def _applied(
     A placement goes on to the next cluster when this one is done, so its Works also say which of
     their states that is about.
     """
-    generation = int(metadata_of(work).get("generation") or 0) if is_placed(work) else None
+    # Whoever brings one state after another has to know of which of them this is told.
+    is_counted = is_placed(work) or MANIFEST_HASH in annotations_of(work)
+    generation = int(metadata_of(work).get("generation") or 0) if is_counted else None
     problems = [each.problem for each in results if each.problem]
     if problems:
         done = len(results) - len(problems)

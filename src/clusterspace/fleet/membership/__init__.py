@@ -17,6 +17,7 @@ Watch over:
     impersonation.py  lets users reach members whoever joined them, and says where they cannot
     health.py         probes a member, and believes a change only when it lasts
     leases.py         the heartbeat of Pull clusters; who falls silent is Unknown, unless it is us
+    witnesses.py      a second place that looks at Push clusters which are not ready
     watchdogs.py      who stops exclusive copies on Push clusters, heard and acknowledged
     remedies.py       what conditions of a cluster call for, by Remedies, in its status
     consumers.py      programs that are told of clusters, with tokens of their own that end

@@ -6,12 +6,13 @@ A token is sent where its own Secret says it belongs, and nowhere else: see
 
 from base64 import b64decode
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 from urllib.parse import urlsplit
 
 from clusterspace.apis.clusters import (
     CLUSTER_NAMESPACE,
+    CLUSTERS,
     impersonator_ref_of,
     is_claimed,
     is_pull,
@@ -161,6 +162,16 @@ def view_settings(
         why = f"the hub's operator forbids its view: annotation {VIEW_ANNOTATION} of the Cluster"
         raise CredentialsUnusable(name, why)
     return ConnectionSettings(name, f"http://{name}", is_tunnelled=True)
+
+
+def proxied_settings(hub: ConnectionSettings, cluster: Object) -> ConnectionSettings:
+    """Return how a part of the control plane reaches a member through `clusters/NAME/proxy`.
+
+    With its own identity at the hub: who that is on the member is for the hub to say.
+    """
+    name = name_of(cluster)
+    path = ResourcePath(CLUSTERS, name=name, subresource="proxy").path
+    return replace(hub, cluster=name, server=hub.server.rstrip("/") + path)
 
 
 async def read_user_settings(

@@ -178,7 +178,8 @@ class ClusterController(Reconciler):
             return Done()
         if is_being_deleted(cluster):
             try:
-                await self._leave(cluster)
+                with self._events.reporting_failure(cluster, "RemoveExecutionSpaceFailed"):
+                    await self._leave(cluster)
             except CannotLeave as waiting:
                 _log.debug("cluster is leaving", cluster=request.name, waits_for=waiting.why)
                 self._events.record(cluster, "ClusterLeaving", waiting.why)
@@ -187,10 +188,12 @@ class ClusterController(Reconciler):
 
         # Before the first thing is made for it: from now on it cannot go without a leave.
         cluster = await ensure_finalizer(self._hub, path, cluster, FINALIZER)
-        await self._ensure_execution_namespace(cluster)
+        with self._events.reporting_failure(cluster, "CreateExecutionSpaceFailed"):
+            await self._ensure_execution_namespace(cluster)
         taints = health_taints(cluster, self._clock.now())
         if taints != list(taints_of(cluster)):
-            await commit(self._hub, path, cluster, with_taints(cluster, taints))
+            with self._events.reporting_failure(cluster, "TaintClusterFailed"):
+                await commit(self._hub, path, cluster, with_taints(cluster, taints))
             described = ", ".join(f"{each['key']}:{each['effect']}" for each in taints) or "none"
             self._events.record(cluster, "TaintClusterSucceed", f"taints are now: {described}")
         return Done()

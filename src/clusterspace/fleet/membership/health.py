@@ -14,7 +14,7 @@ from clusterspace.errors import AddressNotAllowed, ApiError, ClusterError
 from clusterspace.kube.conditions import FALSE, TRUE, UNKNOWN, Condition
 
 READY: Final = "Ready"
-_PROBES: Final = ("/readyz", "/healthz")
+PROBES: Final = ("/readyz", "/healthz")
 """Newer servers have the first, older ones only the second."""
 
 _PROBE_SECONDS: Final = 5.0
@@ -99,7 +99,7 @@ def silent_condition(*, was_heard: bool) -> Condition:
 async def probe(connection: Connection) -> Health:
     """Ask a member how it is: /readyz, or /healthz where there is none."""
     try:
-        for path in _PROBES:
+        for path in PROBES:
             answer = await connection.exchange(ApiRequest("GET", path, seconds=_PROBE_SECONDS))
             if answer.status != 404:
                 return judge(answer)

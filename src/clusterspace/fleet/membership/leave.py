@@ -27,6 +27,7 @@ from clusterspace.apis.clusters import (
     conditions_of,
     execution_namespace,
     is_pull,
+    secret_ref_of,
 )
 from clusterspace.apis.works import (
     APPLIED,
@@ -163,8 +164,9 @@ class Leave:
         """Let the cluster go whatever stands in the way; return what could not be cleaned."""
         # Asked first: once its Works are gone, the controllers may let the Cluster go any moment.
         cluster = await self._hub.find(self._path)
-        is_pulled = cluster is not None and is_pull(cluster)
-        on_member = agent_paths() if is_pulled else (*own_paths(self._name), *shared_paths())
+        on_member = (*own_paths(self._name), *shared_paths())
+        if cluster is not None and is_pull(cluster):
+            on_member = agent_paths(self._name if secret_ref_of(cluster) else "")
         left = await self._abandon_works()
         try:
             async with asyncio.timeout(FORCED_SECONDS):
@@ -460,9 +462,14 @@ class AgentRemoved:
     kept: tuple[str, ...] = ()
 
 
-def agent_paths() -> tuple[ResourcePath, ...]:
-    """Return the objects that a registration makes on a member."""
-    return (*_AGENT_OBJECTS, manifests.AGENT_NAMESPACE_PLACE)
+def agent_paths(reported: str = "") -> tuple[ResourcePath, ...]:
+    """Return the objects that a registration makes on a member.
+
+    `reported` is the name of a cluster whose registration reported credentials: a role, which owns
+    all that was made for them.
+    """
+    roles = (manifests.role_path(manifests.role_name(reported)),) if reported else ()
+    return (*_AGENT_OBJECTS, *roles, manifests.AGENT_NAMESPACE_PLACE)
 
 
 async def refuse_other_registration(member: Client, cluster_name: str, marks: set[str]) -> None:
@@ -477,11 +484,11 @@ async def refuse_other_registration(member: Client, cluster_name: str, marks: se
         raise CannotLeave(cluster_name, "the member is registered with another hub")
 
 
-async def remove_agent(member: Client, marks: set[str]) -> AgentRemoved:
+async def remove_agent(member: Client, cluster_name: str, marks: set[str]) -> AgentRemoved:
     """Remove the agent of the hub with one of these marks, and its namespace if nobody uses it."""
     removed: list[str] = []
     kept: list[str] = []
-    for path in agent_paths():
+    for path in agent_paths(cluster_name):
         if path == manifests.AGENT_NAMESPACE_PLACE and await _is_in_use(member):
             continue
         present = await member.find(path)

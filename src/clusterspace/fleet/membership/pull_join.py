@@ -10,6 +10,9 @@ The Cluster comes after everything that can be taken back, because agents may no
 
 Whoever registers knows nothing of the hub but an address and the fingerprint of its authority,
 which an administrator handed over.
+
+Nobody but the agent reaches the member, unless `reported` says otherwise: then credentials for it
+are made there and written to the hub as Karmada's agent writes them, for programs that look there.
 """
 
 import hashlib
@@ -20,7 +23,7 @@ from typing import Final
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from clusterspace.apis.clusters import id_of, is_pull
+from clusterspace.apis.clusters import PULL, USED_WITH, destination_of, id_of, is_pull
 from clusterspace.client.endpoints import Network
 from clusterspace.client.kubeconfig import parse_kubeconfig
 from clusterspace.client.requests import ResourcePath
@@ -46,6 +49,7 @@ from clusterspace.fleet.membership.member_access import (
     foreign_hub,
     refuse_leaving,
 )
+from clusterspace.fleet.membership.push_join import endpoint_of, secrets_for
 from clusterspace.fleet.membership.registration import (
     CLUSTER_INFO,
     KeyedCertificate,
@@ -53,11 +57,24 @@ from clusterspace.fleet.membership.registration import (
     refuse_name,
     registration_secret,
 )
-from clusterspace.kube.objects import Object, annotations_of, find_at, is_being_deleted
+from clusterspace.kube.objects import (
+    Object,
+    annotations_of,
+    find_at,
+    is_being_deleted,
+    name_of,
+    with_metadata,
+)
 
 _ALGORITHM: Final = "sha256:"
 _PIN: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _NO_IDENTITY: Final = AuthInfo()
+
+CREDENTIALS: Final = "KubeCredentials"
+IMPERSONATOR: Final = "KubeImpersonator"
+REPORTABLE: Final = (CREDENTIALS, IMPERSONATOR)
+"""What Karmada's agents report of their member, in the words of its `--report-secrets`."""
+_REFERENCES: Final = {CREDENTIALS: "secretRef", IMPERSONATOR: "impersonatorSecretRef"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +169,8 @@ class RegisterRequest:
     """Whether that agent lets users of the fleet reach the member."""
     webhook_cidrs: tuple[Network, ...] = ()
     """Where that agent may reach webhooks besides where every agent may."""
+    reported: frozenset[str] = frozenset()
+    """Which of `REPORTABLE` the hub is given; nothing unless the member's administrator says so."""
 
 
 class PullJoin:
@@ -228,8 +247,21 @@ class PullJoin:
             binding = manifests.agent_role_binding(mark)
             await self._ensure(manifests.AGENT_ROLE_BINDING_PLACE, binding)
 
+        endpoint, secrets = None, list[Object]()
+        if request.reported:
+            self._progress(f"making credentials on {MEMBER} to report: {self._reported}")
+            endpoint = endpoint_of(self._member.connection.settings)
+            await self._access.prepare(mark)
+            tokens = await self._access.obtain_tokens()
+            made = secrets_for(self._name, endpoint, tokens)
+            secrets = [e for k, e in zip(REPORTABLE, made, strict=True) if k in request.reported]
+
         self._progress(f"creating cluster {self._name} on {HUB}")
-        desired = manifests.cluster(self._name, cluster_id, location=self._request.location)
+        desired = manifests.cluster(self._name, cluster_id, endpoint, request.location)
+        # Whoever carries out Works there is the agent, whatever else the hub is given.
+        unreported = [_REFERENCES[each] for each in REPORTABLE if each not in request.reported]
+        kept = {key: value for key, value in desired["spec"].items() if key not in unreported}
+        desired = {**desired, "spec": {**kept, "syncMode": PULL}}
         place = manifests.cluster_path(self._name)
         as_agent = AuthInfo(certificate=Pem(keyed.certificate), key=Pem(keyed.key))
         async with self._open_client(hub.settings(as_agent)) as agent:
@@ -237,8 +269,20 @@ class PullJoin:
                 cluster = await agent.create(place.collection, desired)
             except AlreadyExists:
                 cluster = same_cluster(await agent.get(place), self._name, cluster_id)
+                if secrets and not find_at(cluster, "spec", "apiEndpoint"):
+                    why = "it is registered without credentials to report: unregister it first"
+                    raise CannotJoin(self._name, why) from None
             except Invalid as error:
                 raise CannotJoin(self._name, error.message) from error
+            # Behind the Cluster that owns them: they go with it, and until they are there it is
+            # reached through its agent alone.
+            for secret in secrets:
+                owner = manifests.owner_of_secrets(cluster)
+                noted = {USED_WITH: destination_of(cluster)}
+                owned = with_metadata(secret, ownerReferences=[owner], annotations=noted)
+                at = manifests.secret_path(name_of(secret))
+                present = await self._journal.ensure(HUB, agent, at, owned)
+                await commit(agent, at, present, {**present, "data": secret["data"]})
 
         if image:
             self._progress(f"starting the agent on {MEMBER}")
@@ -254,6 +298,10 @@ class PullJoin:
                 spec = {**present["spec"], "template": desired["spec"]["template"]}
                 await commit(self._member, place, present, {**present, "spec": spec})
         return cluster
+
+    @property
+    def _reported(self) -> str:
+        return ", ".join(each for each in REPORTABLE if each in self._request.reported)
 
     async def _ensure(self, place: ResourcePath, desired: Object) -> Object:
         return await self._journal.ensure(MEMBER, self._member, place, desired)

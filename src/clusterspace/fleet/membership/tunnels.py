@@ -54,7 +54,7 @@ from clusterspace.client.settings import (
     Trust,
 )
 from clusterspace.client.upgrades import open_tunnel
-from clusterspace.controllers.leases import LEASES, LeaseClient
+from clusterspace.controllers.leases import LEASES, LeaseClient, put_lease
 from clusterspace.errors import (
     AlreadyExists,
     ApiError,
@@ -119,17 +119,7 @@ class TunnelAnnouncement:
             await self._clock.sleep(seconds)
 
     async def _renew(self) -> None:
-        server = self._describe()
-        desired = lease_of(server, self._clock.now())
-        place = replace(_LEASES, name=server.lease_name)
-        existing = await self._hub.find(place)
-        if existing is None:
-            await self._hub.create(_LEASES, desired)
-            return
-        metadata = {**existing["metadata"]}
-        for key in ("labels", "annotations"):
-            metadata[key] = desired["metadata"][key]
-        await self._hub.update(place, {**existing, "metadata": metadata, "spec": desired["spec"]})
+        await put_lease(self._hub, lease_of(self._describe(), self._clock.now()))
 
 
 # -- what a server asks, asked of the member ------------------------------------------------------

@@ -12,6 +12,7 @@ Controllers, each with the decisions it takes; a folder where those are many:
     rebalancer.py    RebalancerController: WorkloadRebalancers have workloads placed anew
     eviction/        Eviction: off a tainted cluster when something replaces it; taint policies
     scale_targets.py ScaleTargets: what members scale by themselves, members keep
+    metrics_readers.py  MetricsReaders: the right to read metrics, on Pull clusters with such pods
     works/           BindingWorks: binding to one Work per cluster, and away with stale ones
     namespaces.py    NamespaceWorks: every namespace, on every cluster
     watchdogs.py     WatchdogWorks: who stops leased copies on Push clusters, placed there
@@ -19,6 +20,7 @@ Controllers, each with the decisions it takes; a folder where those are many:
     services/        ServiceExports, ServiceImports, MultiClusterServices: endpoints of one
                      cluster for others
     statuses.py      BindingStatuses: Works back to binding back to template
+    rollouts/        PolicyRollouts: changes of policies to their clusters, stage by stage
     placements/      PlacementController: KubeFleet's placements to clusters and bindings;
                      StagedUpdateRuns: snapshots of them to clusters, stage by stage
 

@@ -8,11 +8,15 @@ or no longer selects the template; then the marks go, and everything placed stay
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from clusterspace.apis import stamps
+from clusterspace.apis.interpreter.templates import Dependency
 from clusterspace.apis.kinds import kind_of
 from clusterspace.apis.policies import (
     CLUSTER_PROPAGATION_POLICIES,
@@ -38,7 +42,7 @@ from clusterspace.apis.works import (
     template_of,
 )
 from clusterspace.client.requests import ResourcePath
-from clusterspace.errors import MalformedSelector
+from clusterspace.errors import Malformed, MalformedSelector
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
@@ -399,3 +403,33 @@ class PolicyIndex:
 def _kinds_of(policy: Policy) -> set[_Kind]:
     namespace = policy.claim.namespace
     return {(namespace, each.api_version, each.kind) for each in policy.selectors}
+
+
+def needed_by(parent: Object) -> tuple[Dependency, ...]:
+    """Read what a parent says it needs; what cannot be read counts as nothing."""
+    text = annotations_of(parent).get(stamps.BINDING_DEPENDENCIES) or "[]"
+    try:
+        listed = msgspec.json.decode(text.encode(), type=list[dict[str, Any]])
+    except msgspec.DecodeError:
+        return ()  # our next look at the parent writes it anew
+    found: list[Dependency] = []
+    for each in listed:
+        with suppress(Malformed):
+            found.append(Dependency.read(each))
+    return tuple(found)
+
+
+def is_needed_by(binding: Object, parent: Object) -> bool:
+    """Whether a parent needs what a binding carries, and not the binding alone says so.
+
+    Whoever may write bindings in a namespace writes into them who requires them. In another
+    namespace than theirs the parent has to name the object, too.
+    """
+    about, namespace = template_of(binding), namespace_of(parent)
+    if about.namespace == namespace_of(binding) == namespace:
+        return True
+    return any(
+        (each.kind, each.namespace) == (about.kind, about.namespace)
+        and (each.selector or each.name == about.name)
+        for each in needed_by(parent)
+    )

@@ -8,16 +8,16 @@ requires any more keeps no cluster by it; what its own policy placed stays.
 """
 
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 from random import Random
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import msgspec
 
 from clusterspace.apis import stamps
 from clusterspace.apis.interpreter.templates import Dependency
 from clusterspace.apis.policies import ABORT, OVERWRITE, ResourceSelector
+from clusterspace.apis.rollouts import revisions_of, strategy_name_of
 from clusterspace.apis.works import (
     RESOURCE_BINDINGS,
     clusters_of,
@@ -39,25 +39,25 @@ from clusterspace.controllers.controller import (
     RequeueAfter,
     Result,
     Watch,
+    nothing,
     request_for,
 )
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, Update
-from clusterspace.errors import (
-    AlreadyExists,
-    InterpretationFailed,
-    Malformed,
-)
+from clusterspace.errors import AlreadyExists, Conflict, InterpretationFailed, Malformed
 from clusterspace.fleet.interpretation.interpreter import RETRY_SECONDS, Interpreter
 from clusterspace.fleet.propagation.bindings import (
     binding_path,
+    is_marked,
     is_own,
     leaving_clusters,
+    needed_by,
     new_binding,
     permanent_id,
 )
 from clusterspace.fleet.propagation.templates import (
     TemplateInformers,
+    TemplateRevisions,
     users_part,
     why_not_carried_here,
 )
@@ -88,6 +88,7 @@ _CONFLICT: Final = "DependencyPolicyConflict"
 _FOUND: Final = "GetDependenciesSucceed"
 _NOT_FOUND: Final = "GetDependenciesFailed"
 _ATTACHED: Final = "SyncScheduleResultToDependenciesSucceed"
+_UNATTACHED: Final = "SyncScheduleResultToDependenciesFailed"
 
 
 class DependencyDistributor(Reconciler):
@@ -103,6 +104,7 @@ class DependencyDistributor(Reconciler):
         self._random = random
         self._templates = caches.shared(TemplateInformers)
         self._interpreter = caches.shared(Interpreter)
+        self._revisions = caches.shared(TemplateRevisions)
         self._bindings = caches.informer(RESOURCE_BINDINGS, indexes=BINDING_INDEXES)
 
     def watches(self) -> Iterable[Watch]:
@@ -111,6 +113,8 @@ class DependencyDistributor(Reconciler):
         yield Watch(self._templates, to=self.parents_needing)
         for interpreters in self._interpreter.informers:
             yield Watch(interpreters, to=self.parents_interpreted)
+        for snapshots in self._revisions.informers:
+            yield Watch(snapshots, to=nothing)
 
     async def reconcile(self, request: Request) -> Result:
         """Bring the bindings that one binding requires to where they should be."""
@@ -130,7 +134,7 @@ class DependencyDistributor(Reconciler):
         if template is None or uid_of(template) != about.uid:
             return RequeueAfter(RECHECK_SECONDS)  # its binding goes with it, or it cannot be seen
         try:
-            needed = await self._interpreter.dependencies(template)
+            needed = await self._needs(parent, template)
             selected = self._selected_by(needed)
             if not await self._detach_all_but(needed, selected, parent, template):
                 return RequeueAfter(BEHIND_SECONDS)
@@ -147,10 +151,28 @@ class DependencyDistributor(Reconciler):
             named = ", ".join(f"{each.kind} {each.name}" for each in selected) or "none"
             message = f"Get dependencies({named}) succeed."
             self._events.record(template, _FOUND, message, is_routine=True)
-        if any([await self._attach(dependency, parent) for dependency in selected]):
+        with self._events.reporting_failure(parent, _UNATTACHED):
+            attached = [await self._attach(dependency, parent) for dependency in selected]
+        if any(attached):
             message = "Sync schedule results to dependencies succeed."
             self._events.record(parent, _ATTACHED, message, is_routine=True)
         return Done()
+
+    async def _needs(self, parent: Object, template: Object) -> tuple[Dependency, ...]:
+        """Return what a template needs, in every state that some cluster is to have.
+
+        While a rollout brings one state after the other, what the older one needs stays where it
+        is. Conflict when a state is not in our cache yet: not known is not "needs nothing".
+        """
+        revisions = revisions_of(parent) if strategy_name_of(parent) else None
+        states = [template]
+        for revision in sorted(revisions.in_use) if revisions else ():
+            stored = self._revisions.find(parent, revision)
+            if stored is None:
+                raise Conflict(f"the revision {revision} of {name_of(parent)} is not known yet")
+            states.append(stored.template)
+        needed = [await self._interpreter.dependencies(each) for each in states]
+        return tuple(sorted({each for listed in needed for each in listed}))
 
     def _selected_by(self, needed: Iterable[Dependency]) -> tuple[Dependency, ...]:
         """Return dependencies by name alone: those that labels select are looked up."""
@@ -235,7 +257,10 @@ class DependencyDistributor(Reconciler):
         live = (
             None if resource is None else await self._hub.find(resource_path_of(resource, template))
         )
-        if live is None or await self._interpreter.dependencies(live) != needed:
+        live_parent = await self._hub.find(resource_path_of(RESOURCE_BINDINGS, parent))
+        if live is None or live_parent is None:
+            return False
+        if await self._needs(live_parent, live) != needed:
             return False
         for orphan in orphans:
             await self._detach(orphan, namespace_of(parent), name_of(parent))
@@ -386,13 +411,21 @@ def detached(binding: Object, namespace: str, name: str) -> Object:
 def as_required(binding: Object, parents: Iterable[Object]) -> Object:
     """Return the binding of a dependency on the terms of its parents.
 
-    Overwriting wins over aborting, and preserving over deleting.
+    Overwriting wins over aborting, preserving over deleting, and stages over all at once.
 
     One that follows a policy of its own is as that policy says.
     """
     if placement_of(binding) is not None:
         return binding
     known = list(parents)
+    # What a template needs is brought along stage by stage, too. One that nobody claims any more
+    # is brought nowhere.
+    staged = [each for each in known if strategy_name_of(each) and is_marked(each)]
+    if staged:
+        first = min(staged, key=lambda each: (namespace_of(each), name_of(each)))
+        binding = with_value(binding, find_at(first, "spec", "rollout"), "spec", "rollout")
+    else:
+        binding = without_value(binding, "spec", "rollout")
     if not known:
         plain = with_value(binding, ABORT, "spec", "conflictResolution")
         return without_value(plain, "spec", "preserveResourcesOnDeletion")
@@ -415,20 +448,6 @@ def disagreements(parents: Iterable[Object]) -> tuple[str, ...]:
 def dependency_word(kind: str, namespace: str, name: str) -> str:
     """Return the word under which parents that need an object are found."""
     return f"{kind} {namespace}/{name}"
-
-
-def needed_by(parent: Object) -> tuple[Dependency, ...]:
-    """Read what a parent says it needs; what cannot be read counts as nothing."""
-    text = annotations_of(parent).get(stamps.BINDING_DEPENDENCIES) or "[]"
-    try:
-        listed = msgspec.json.decode(text.encode(), type=list[dict[str, Any]])
-    except msgspec.DecodeError:
-        return ()  # our next look at the parent writes it anew
-    found: list[Dependency] = []
-    for each in listed:
-        with suppress(Malformed):
-            found.append(Dependency.read(each))
-    return tuple(found)
 
 
 def by_dependency(parent: Object) -> Iterable[str]:

@@ -98,6 +98,7 @@ _COMPONENTS_READ: Final = "GetComponentsSucceed"
 _COMPONENTS_UNREAD: Final = "GetComponentsFailed"
 _FAILED: Final = "ApplyPolicyFailed"
 _PREEMPTED: Final = "PreemptPolicySucceed"
+_NOT_PREEMPTED: Final = "PreemptPolicyFailed"
 
 
 class Detector(Reconciler):
@@ -202,7 +203,9 @@ class Detector(Reconciler):
         # By the version in our cache: when users, or the statuses of members, changed the template
         # since, this is a Conflict, and the next attempt claims what they wrote.
         claimed = with_claim(template, policy.claim)
-        template = await commit(self._hub, request.path, template, claimed)
+        unable = _FAILED if preempted is None else _NOT_PREEMPTED
+        with self._events.reporting_failure(template, unable):
+            template = await commit(self._hub, request.path, template, claimed)
         if preempted is not None:
             message = f"policy({policy.key}) preempted policy({preempted.key}) successfully"
             self._events.record(template, _PREEMPTED, message)
@@ -394,6 +397,7 @@ _POLICY_FIELDS: Final = (
     "placement",
     "preserveResourcesOnDeletion",
     "propagateDeps",
+    "rollout",
     "schedulerName",
 )
 """What a binding takes over from its policy as it is."""

@@ -32,6 +32,8 @@ from clusterspace.apis.policies import (
     PROPAGATION_POLICY,
     Precision,
 )
+from clusterspace.apis.rollouts import ROLLED_OUT
+from clusterspace.apis.witnesses import CONFIRMED
 from clusterspace.apis.works import (
     ALREADY_EXISTS,
     APPLIED,
@@ -160,6 +162,8 @@ class BindingNote:
     fully_applied: ConditionNote
     works_written: ConditionNote = ConditionNote()
     """Empty while every cluster has the Work it should have."""
+    rolled_out: ConditionNote = ConditionNote()
+    """Empty where nothing is rolled out stage by stage."""
     moves: tuple[str, ...] = ()
     """What has it where it is, besides its policy: a group it fell back to, somebody who asked;
     then the steps of its last moves, as events tell them."""
@@ -349,6 +353,7 @@ def explain(evidence: Evidence, live: Mapping[str, LiveNote] | None = None) -> E
             _condition(binding, SCHEDULED),
             _condition(binding, "FullyApplied"),
             _condition(binding, WORKS_WRITTEN),
+            _condition(binding, ROLLED_OUT),
             (*moves_of(binding), *story_of(evidence.events)),
         ),
         clusters=tuple(
@@ -396,6 +401,8 @@ def summarize(explanation: Explanation, template: Object, followed: Policy | Non
         if binding is not None and binding.works_written.status == FALSE:
             return f"{where}, and what is there stays as it is: {binding.works_written.message}"
         applied = f"not applied on {ill}" if ill else "applied on all of them"
+        if binding is not None and binding.rolled_out.status == FALSE:
+            return f"{where}, and not all have its newest state: {binding.rolled_out.message}."
         silent = ", ".join(each.name for each in targets if each.is_silent)
         unheard = f"; what is said of {silent} is old" if silent else ""
         return f"{where}, and {applied}{unheard}."
@@ -482,6 +489,14 @@ def why_leaving(task: Object, *, is_placed: bool) -> str:
     return f"{because}; what is there stays until what replaces it is healthy"
 
 
+def why_not_left(cluster: Object) -> str:
+    """Return why nobody is evicted from a cluster that is not ready; empty when that may be."""
+    confirmed = find_condition(conditions_of(cluster), CONFIRMED) or {}
+    if confirmed.get("status") not in ("False", "Unknown"):
+        return ""
+    return f"it is not ready, and nobody is evicted: {confirmed.get('message')}"
+
+
 def cluster_notes(binding: Object, evidence: Evidence) -> tuple[ClusterNote, ...]:
     """Return a note for every cluster, first those where the object is to be."""
     notes: dict[str, ClusterNote] = {}
@@ -503,7 +518,7 @@ def cluster_notes(binding: Object, evidence: Evidence) -> tuple[ClusterNote, ...
         notes[name] = ClusterNote(name, Standing.WITHDRAWING, why=why)
 
     scheduled = {each.name for each in clusters_of(binding)}
-    known = {name_of(each) for each in evidence.clusters}
+    known = {name_of(each): each for each in evidence.clusters}
     for target in targets_of(binding):
         name, standing, why = target.name, Standing.PLACED, ""
         if name not in scheduled:
@@ -515,6 +530,8 @@ def cluster_notes(binding: Object, evidence: Evidence) -> tuple[ClusterNote, ...
             standing, why = Standing.REQUIRED, f"needed there by {', '.join(requiring)}"
         elif name in leaving:
             why = why_leaving(leaving[name], is_placed=True)
+        elif name in known:
+            why = why_not_left(known[name])
         if name not in known:
             why = "is not in the fleet any more"
         notes[name] = ClusterNote(name, standing, replicas=target.replicas, why=why)

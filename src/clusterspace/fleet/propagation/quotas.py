@@ -76,6 +76,7 @@ _log = structlog.get_logger(__name__)
 SYNCED: Final = "SyncWorkSucceed"
 COLLECTED: Final = "AggregateStatusSucceed"
 COUNTED: Final = "CollectOverallStatusSucceed"
+UNCOUNTED: Final = "CollectOverallStatusFailed"
 
 SETTLE_SECONDS: Final = 2.0
 """How long a quota must have been left alone before less is counted than it says: a binding that
@@ -270,7 +271,8 @@ class FederatedQuotas(Reconciler):
             status["aggregatedStatus"] = reported
         else:
             status.pop("aggregatedStatus", None)
-        stored = await commit(self._hub, path, quota, {**quota, "status": status})
+        with self._events.reporting_failure(quota, UNCOUNTED):
+            stored = await commit(self._hub, path, quota, {**quota, "status": status})
         if status.get("aggregatedStatus") != before.get("aggregatedStatus"):
             message = f"Collect status of {KIND}({request.key}) succeed."
             self._events.record(stored, COLLECTED, message)

@@ -205,6 +205,13 @@ def failed(fleet: LiveFleet, names: Sequence[str], clock: Clock) -> Leaving:
     if suspects:
         notes.append(f"nobody would be evicted: {suspects}")
     notes.append("the controllers evict only with --enable-no-execute-taint-eviction")
+    if pushed := [
+        name_of(each) for each in clusters if not is_pull(each) and name_of(each) in taints
+    ]:
+        notes.append(
+            f"from {', '.join(pushed)} only once a second place does not reach it, either: a fleet "
+            "API server, or controllers that stand by (--eviction-witnesses)"
+        )
     dead_fleet = replace(fleet, clusters=tuple(clusters))
     previews = _left(dead_fleet, taints, clock, are_silent=True)
     if suspects:

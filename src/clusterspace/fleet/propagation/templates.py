@@ -31,10 +31,22 @@ from clusterspace.apis.fleet_placements import (
 )
 from clusterspace.apis.kinds import SECRET, kind_of
 from clusterspace.apis.migrations import GROUP as MIGRATIONS
-from clusterspace.apis.policies import ResourceSelector
+from clusterspace.apis.policies import (
+    CLUSTER_OVERRIDE_POLICY,
+    OVERRIDE_POLICY,
+    ResourceSelector,
+)
+from clusterspace.apis.rollouts import (
+    revision_name,
+    revisions_of,
+    snapshots_for,
+    strategy_name_of,
+)
 from clusterspace.apis.works import (
     TemplateReference,
+    controller_uid_of,
     is_reserved_namespace,
+    requirers_of,
     template_of,
     why_at_home,
     why_not_carried,
@@ -45,10 +57,12 @@ from clusterspace.client.resources import Reader, decode_object
 from clusterspace.controllers.controller import Request, request_for
 from clusterspace.controllers.informers import Handler, HubCaches, IndexKeys, Informer
 from clusterspace.errors import ApiError, ClusterError, Conflict, Malformed, NotServed, StaysHome
-from clusterspace.fleet.propagation.bindings import binding_path, by_claim
+from clusterspace.fleet.propagation.bindings import binding_path, by_claim, is_marked
+from clusterspace.fleet.propagation.overrides import OverridePolicies
 from clusterspace.kube.objects import (
     Object,
     annotations_of,
+    find_at,
     is_being_deleted,
     labels_of,
     metadata_of,
@@ -114,6 +128,8 @@ _OF_THE_API_SERVER: Final = frozenset({"Service", "Endpoints", "EndpointSlice"})
 """Kinds in which an API server says where it is, under the name `kubernetes` in `default`."""
 
 _SERVERS: Final = frozenset({"managedFields", "resourceVersion", "generation"})
+_OF_ONE_OBJECT: Final = frozenset({"uid", "creationTimestamp", "selfLink", "ownerReferences"})
+"""What the server says of an object, and what is not told to members."""
 _OURS: Final = ".karmada.io"
 _USERS_KEYS: Final = frozenset(
     {stamps.CONFLICT_RESOLUTION, stamps.RETAIN_REPLICAS, stamps.TEMPLATE_CLAIMED_BY}
@@ -389,9 +405,9 @@ def is_older(kube_object: Object, version: str) -> bool:
 
 # -- the state of a template that each cluster is to have --------------------------------------
 
-# A policy's Works hold the template as it is. A placement brings its clusters from one state of an
-# object to the next one after another, so its Works hold the state that each cluster is to have,
-# and that state is in a snapshot.
+# A policy's Works hold the template as it is, unless the policy has a rollout. That, and every
+# placement, brings clusters from one state of an object to the next one after another, so their
+# Works hold the state that each cluster is to have, and that state is in a snapshot.
 
 
 BY_PARENT: Final = "placement"
@@ -491,6 +507,71 @@ class Revisions:
         return self._pages[key]
 
 
+@dataclass(frozen=True, slots=True)
+class TemplateRevision:
+    """One state of a template, and the override policies that were about it then."""
+
+    template: Object
+    overrides: OverridePolicies
+
+
+class TemplateRevisions:
+    """The states of templates whose policies have a rollout; made by `caches.shared`."""
+
+    def __init__(self, caches: HubCaches) -> None:
+        self._snapshots = {
+            is_namespaced: caches.informer(snapshots_for("any" if is_namespaced else ""))
+            for is_namespaced in (True, False)
+        }
+
+    @property
+    def informers(self) -> tuple[Informer, ...]:
+        """What has to be synced before anybody concludes that a state is not there."""
+        return tuple(self._snapshots.values())
+
+    def find(self, binding: Object, revision: str) -> TemplateRevision | None:
+        """Return a state of the template of a binding, or None when it is not in the cache."""
+        namespace = namespace_of(binding)
+        key = key_of(namespace, revision_name(name_of(binding), revision))
+        snapshot = self._snapshots[bool(namespace)].cache.find(key)
+        if snapshot is None or controller_uid_of(snapshot) != uid_of(binding):
+            return None
+        stored: list[Object] = find_at(snapshot, "spec", "selectedResources") or []
+        # Who may write bindings and snapshots of a namespace says of this object what it is like
+        # there, and of no other.
+        if not stored or not _is_about(stored[0], template_of(binding)):
+            return None
+        wide = tuple(e for e in stored[1:] if e.get("kind") == CLUSTER_OVERRIDE_POLICY)
+        own = tuple(e for e in stored[1:] if e.get("kind") == OVERRIDE_POLICY)
+        return TemplateRevision(stored[0], OverridePolicies(cluster_wide=wide, namespaced=own))
+
+
+def _is_about(manifest: Object, reference: TemplateReference) -> bool:
+    kind = kind_of(manifest)
+    named = (kind.group, kind.kind, namespace_of(manifest), name_of(manifest))
+    return named == reference.subject
+
+
+def snapshot_part(template: Object) -> Object:
+    """Return what is stored of a template: its author's part, and which of its states it is."""
+    part = users_part(template)
+    kept = {k: v for k, v in metadata_of(part).items() if k not in _OF_ONE_OBJECT and v != {}}
+    generation = metadata_of(template).get("generation")
+    return {**part, "metadata": {**kept, **({"generation": generation} if generation else {})}}
+
+
+def rolled_out_state(state: Object, template: Object) -> Object:
+    """Return a stored state with the marks that the template has today."""
+    marks: Object = {}
+    for field, stored, present in (
+        ("labels", labels_of(state), labels_of(template)),
+        ("annotations", annotations_of(state), annotations_of(template)),
+    ):
+        ours = {k: v for k, v in present.items() if _OURS in k and k not in _USERS_KEYS}
+        marks[field] = {**stored, **ours} or None
+    return with_metadata(state, uid=uid_of(template), **marks)
+
+
 class ClusterCredentials:
     """The Secrets that Clusters name as their credentials; each state of a Cluster is read once."""
 
@@ -512,6 +593,20 @@ class ClusterCredentials:
         return raw, (secret_ref_of(cluster), impersonator_ref_of(cluster))
 
 
+def staged_revision(binding: Object, cluster: str) -> str | None:
+    """Return which stored state a cluster is to have: empty for the template as it is.
+
+    None while that is still to be decided. What no policy claims any more stays as it is, so a
+    cluster that gets it then gets what went through every stage.
+    """
+    if not strategy_name_of(binding):
+        return ""
+    revisions = revisions_of(binding)
+    if revisions is None:
+        return None if is_marked(binding) or requirers_of(binding) else ""
+    return revisions.of(cluster) or (None if is_marked(binding) else revisions.stable)
+
+
 class TemplateStates:
     """Finds the state of its template that each cluster of a binding is to have.
 
@@ -523,6 +618,7 @@ class TemplateStates:
         self._hub = hub
         self._templates = caches.shared(TemplateInformers)
         self._revisions = caches.shared(Revisions)
+        self._rolled_out = caches.shared(TemplateRevisions)
         self._credentials = caches.shared(ClusterCredentials)
 
     async def find(self, binding: Object) -> Object | None:
@@ -555,13 +651,31 @@ class TemplateStates:
         Conflict when it is in a snapshot that is not in the cache yet, to be tried again.
         """
         if not is_placed(binding):
-            return template
+            revision = self.revision_for(binding, cluster)
+            if revision is None:
+                return template
+            self._require_may_leave(revision.template)
+            return rolled_out_state(revision.template, template)
         identity, state = identity_of(template), hashes_of(binding).get(cluster, "")
         found = self._revisions.find(parent_of(binding), identity, read_state(state).hash)
         if found is None:
             raise Conflict(f"no snapshot is known yet of {identity} as {cluster} is to have it")
         self._require_may_leave(found)
         return with_metadata(found, uid=uid_of(template))
+
+    def revision_for(self, binding: Object, cluster: str) -> TemplateRevision | None:
+        """Return the stored state that a cluster is to have; None for the template as it is.
+
+        Conflict when it is in a snapshot that is not in the cache yet, to be tried again.
+        """
+        revision = staged_revision(binding, cluster)
+        if not revision:
+            return None
+        found = self._rolled_out.find(binding, revision)
+        if found is None:
+            name = revision_name(name_of(binding), revision)
+            raise Conflict(f"the snapshot {name}, which {cluster} is to have, is not known yet")
+        return found
 
     def _require_may_leave(self, template: Object) -> None:
         problem = why_at_home(template)

@@ -20,6 +20,7 @@ from clusterspace.apis.clusters import (
     conditions_of,
     is_pull,
 )
+from clusterspace.apis.witnesses import CONFIRMED, LEASE_NAMESPACE, read_report
 from clusterspace.apiserver.identity.authority import expires_at
 from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.resources import ClusterClient
@@ -143,6 +144,17 @@ async def _examine_fleet(
     if not clusters:
         advice = "clusterspace join --help says how"
         yield Finding("clusters", Severity.OK, "no cluster has joined yet", advice)
+    if not all(map(is_pull, clusters)):
+        found = map(read_report, await hub.list_objects(ResourcePath(LEASES, LEASE_NAMESPACE)))
+        places = sorted(each.place or each.identity for each in found if each is not None)
+        seen = f"Push clusters are looked at by the leader, and by {', '.join(places)}"
+        advice = ""
+        if not places:
+            seen = (
+                "Push clusters are looked at by the leader alone: silence evicts nobody from them"
+            )
+            advice = "run a fleet API server, or a second process of the controllers"
+        yield Finding("witnesses", Severity.OK, seen, advice)
     for cluster in clusters:
         lease = heartbeats.get(name_of(cluster))
         for finding in examine_cluster(cluster, lease, clock.now(), is_watched=is_watched):
@@ -186,6 +198,16 @@ def examine_cluster(
         seen = f"{ready.get('reason', 'not Ready')}{since}: {ready.get('message', '')}"
         advice = f"kubectl describe cluster {name} says more"
         yield Finding(subject, Severity.BAD, seen, advice)
+    confirmed = find_condition(conditions, CONFIRMED) or {}
+    if not is_ready and confirmed.get("status") in ("False", "Unknown"):
+        seen = f"nobody is evicted from it: {confirmed.get('message', '')}"
+        if confirmed.get("status") == "False":
+            advice = "look at the network of the machine on which the controllers lead"
+        else:
+            advice = (
+                f"a second place has to look; or, by a person's word: clusterspace drain {name}"
+            )
+        yield Finding(subject, Severity.WARNING, seen, advice)
     paused = find_condition(conditions, DELETIONS_PAUSED) or {}
     if paused.get("status") == "True":
         advice = f"look at what is going, then: clusterspace resume {name}"

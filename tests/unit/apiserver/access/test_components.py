@@ -1,5 +1,7 @@
 """What the parts of the control plane may do, where a role cannot say it."""
 
+from dataclasses import replace
+
 import pytest
 
 from clusterspace.apis.consumers import CLUSTER_CONSUMERS, CONSUMER_LABEL
@@ -38,10 +40,22 @@ def request(verb: str, resource: str, namespace: str = "", **more: str) -> Reque
     )
 
 
+def through_proxy(verb: str, inner: RequestInfo) -> RequestInfo:
+    outer = request(verb, "cluster.karmada.io/clusters", subresource="proxy")
+    return replace(outer, proxied=inner)
+
+
 @pytest.mark.parametrize(
     ("user", "info", "name"),
     [
         (FLEET, request("list", "/secrets", "karmada-cluster"), ""),
+        (CONTROLLERS, through_proxy("get", request("list", "/pods", "shop")), "west"),
+        (CONTROLLERS, through_proxy("get", request("list", "metrics.k8s.io/pods", "shop")), "west"),
+        (
+            CONTROLLERS,
+            through_proxy("get", request("get", "external.metrics.k8s.io/queue", "shop")),
+            "west",
+        ),
         (CONTROLLERS, request("list", "/secrets"), ""),
         (CONTROLLERS, request("delete", "/secrets", "karmada-cluster"), "west"),
         (CONTROLLERS, request("delete", "/namespaces"), "karmada-es-west"),
@@ -70,6 +84,20 @@ def test_roles_decide_about_what_a_part_needs_and_about_everybody_else(
         (CONTROLLERS, request("delete", f"{RBAC}/clusterroles"), "view"),
         (CONTROLLERS, request("deletecollection", f"{RBAC}/clusterroles"), ""),
         (CONTROLLERS, request("get", "cluster.karmada.io/clusters", subresource="proxy"), "west"),
+        (CONTROLLERS, through_proxy("get", request("list", "/secrets", "shop")), "west"),
+        (CONTROLLERS, through_proxy("get", request("get", "/pods", "shop")), "west"),
+        (CONTROLLERS, through_proxy("get", request("watch", "/pods", "shop")), "west"),
+        (CONTROLLERS, through_proxy("patch", request("patch", "/pods", "shop")), "west"),
+        (
+            CONTROLLERS,
+            through_proxy("get", request("get", "/pods", "shop", subresource="log")),
+            "west",
+        ),
+        (
+            CONTROLLERS,
+            through_proxy("create", request("create", "metrics.k8s.io/pods", "shop")),
+            "west",
+        ),
         (CONTROLLERS, request("create", "/pods", "shop", subresource="exec"), "till"),
         (CONTROLLERS, request("escalate", f"{RBAC}/clusterroles"), "fleet-role-west"),
         (CONTROLLERS, request("bind", f"{RBAC}/roles", "fleet-member-west"), "fleet-role-west"),

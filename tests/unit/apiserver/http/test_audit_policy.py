@@ -90,6 +90,11 @@ NAMED = ALL + "  resources: [{group: '', resources: [secrets]}]\n"
         "/api/v1/namespaces/shop/serviceaccounts/x/token",
         "/apis/authentication.k8s.io/v1/tokenreviews",
         "/apis/work.karmada.io/v1alpha1/namespaces/x/works/y",
+        "/apis/placement.kubernetes-fleet.io/v1beta1/namespaces/x/works/y/status",
+        "/apis/placement.kubernetes-fleet.io/v1beta1/namespaces/x/resourcesnapshots/y",
+        "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourcesnapshots/y",
+        "/apis/placement.kubernetes-fleet.io/v1beta1/namespaces/x/resourceenvelopes/y",
+        "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourceenvelopes/y",
     ],
 )
 def test_bodies_of_credentials_are_written_only_where_a_rule_names_them(path: str) -> None:

@@ -20,6 +20,7 @@ from clusterspace.fleet.propagation.placements.controller import PlacementContro
 from clusterspace.fleet.propagation.placements.evictions import PlacementEvictions
 from clusterspace.fleet.propagation.placements.override_snapshots import OverrideSnapshots
 from clusterspace.fleet.propagation.placements.staged_update_runs import StagedUpdateRuns
+from clusterspace.fleet.propagation.rollouts.controller import PolicyRollouts
 from clusterspace.fleet.propagation.scheduler.controller import Scheduler
 from clusterspace.fleet.propagation.statuses import BindingStatuses
 from clusterspace.fleet.propagation.works.controller import BindingWorks
@@ -83,6 +84,7 @@ def made(kind: Callable[..., Reconciler], client: ClusterClient, caches: HubCach
         PlacementController,
         StagedUpdateRuns,
         PlacementEvictions,
+        PolicyRollouts,
         Scheduler,
         BindingWorks,
         NamespaceWorks,

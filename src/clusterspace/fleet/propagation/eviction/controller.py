@@ -37,6 +37,7 @@ from clusterspace.controllers.controller import (
     RequeueAfter,
     Result,
     Watch,
+    nothing,
     request_for,
 )
 from clusterspace.controllers.events import EventRecorder
@@ -65,10 +66,12 @@ from clusterspace.fleet.propagation.eviction.failback import (
     going_home,
 )
 from clusterspace.fleet.propagation.eviction.pace import Pace
+from clusterspace.fleet.propagation.eviction.witnesses import Witnesses
 from clusterspace.fleet.propagation.heartbeats import Heartbeats
 from clusterspace.fleet.propagation.scheduler.demands import is_to_schedule
 from clusterspace.fleet.propagation.scheduler.filters import KnownClusters, taint_text
 from clusterspace.fleet.propagation.scheduler.peers import NO_PEERS, is_in_a_group, peers_among
+from clusterspace.kube.conditions import TRUE
 from clusterspace.kube.objects import Object, is_being_deleted
 from clusterspace.telemetry import fleet_metrics
 
@@ -82,6 +85,10 @@ SUSPENDED: Final = "EvictWorkloadFromClusterSuspended"
 
 _LOOK_SECONDS: Final = 10.0
 """When to look again at what waits for something that no watch tells of."""
+_WITNESS_SECONDS: Final = 10.0
+"""When to look again whether others do not reach a cluster, if its condition does not say so."""
+_RETURN_SECONDS: Final = 5.0
+"""For how long nobody leaves a cluster that is ready again because of its taints."""
 
 _BY_CLUSTER: Final = "evictable-from"
 
@@ -126,6 +133,11 @@ class Eviction(Reconciler):
         """Bindings of which it was said that their evictions are suspended."""
         self._pace = Pace(clock, settings)
         self._failbacks = Failbacks(clock)
+        self._witnesses = caches.shared(Witnesses)
+        self._unconfirmed: dict[Request, dict[str, str]] = {}
+        """Why it was said, for each cluster, that one place alone takes it for dead."""
+        self._ready_at: dict[str, float] = {}
+        """When clusters were seen to be ready again."""
         self._candidates = caches.shared(KnownClusters)
         self._failing: dict[Request, dict[str, float]] = {}
         """Since when each application fails on each cluster, by our own steady clock.
@@ -138,6 +150,7 @@ class Eviction(Reconciler):
         # First the Clusters: a binding is then looked at with all taints known.
         yield Watch(self._clusters, to=self.bindings_of)
         yield self._heartbeats.watch
+        yield Watch(self._witnesses.leases, to=nothing)
         yield Watch(self._bindings, when=is_of_interest)
         yield Watch(self._cluster_bindings, when=is_of_interest)
 
@@ -147,6 +160,7 @@ class Eviction(Reconciler):
         binding = informer.cache.find(request.key)
         if binding is None or is_being_deleted(binding) or not is_to_schedule(binding):
             self._failing.pop(request, None)
+            self._unconfirmed.pop(request, None)
             self._failbacks.forget(request)
             return Done()
         now = self._clock.now()
@@ -253,6 +267,11 @@ class Eviction(Reconciler):
             if (seconds := self._wait_for_turn(request, binding, target.name)) > 0:
                 waiting.append(seconds)
                 continue
+            # Before the live read: whoever waits for others to agree asks the hub for nothing.
+            is_by_taint = self._tolerated(binding, target.name) == 0
+            if is_by_taint and self._is_unconfirmed(request, binding, target.name):
+                waiting.append(_WITNESS_SECONDS)
+                continue
             try:
                 if taint := await self._find_evicting_live(binding, target.name):
                     why = f"its taint {taint_text(taint)} is not tolerated, or no longer"
@@ -267,6 +286,23 @@ class Eviction(Reconciler):
                 self._events.record(binding, FAILED, message, is_warning=True)
                 waiting.append(_LOOK_SECONDS)
         return begun, waiting
+
+    def _is_unconfirmed(self, request: Request, binding: Object, name: str) -> bool:
+        """Whether one place alone takes a Push cluster for dead; then the binding says so, once."""
+        state, needed = self._states.get(name), self._settings.witnesses
+        why = ""
+        # What is ready and tainted was tainted for another reason than silence, and a person who
+        # drains a cluster has looked at it.
+        is_doubted = state is not None and not state.is_ready and not state.is_pull
+        if state and is_doubted and needed > 0 and not self._is_drained(binding, name):
+            verdict = self._witnesses.judge(state.uid, needed)
+            why = "" if verdict.status == TRUE else verdict.message
+        said = self._unconfirmed.setdefault(request, {})
+        if why and said.get(name) != why:
+            message = f"It stays on cluster {name}: {why}."
+            self._events.record(binding, SUSPENDED, message, is_warning=True)
+        said[name] = why
+        return bool(why)
 
     async def _find_evicting_live(self, binding: Object, name: str) -> Object | None:
         """Return the taint to leave by, from the hub: somebody may have taken the cached one away.
@@ -283,6 +319,12 @@ class Eviction(Reconciler):
         """Return for how much longer a binding tolerates a cluster; None for ever, 0 no longer."""
         taints = self._evicting(self._states.get(name))
         return seconds_tolerated(taints, _tolerations_of(binding), self._clock.now())
+
+    def _is_drained(self, binding: Object, name: str) -> bool:
+        """Whether a person has a binding leave a cluster."""
+        taints = self._evicting(self._states.get(name))
+        drains = [each for each in taints if each.get("key") == DRAIN_TAINT]
+        return find_evicting(drains, _tolerations_of(binding), self._clock.now()) is not None
 
     def _evicting(self, state: ClusterState | None) -> tuple[Object, ...]:
         # A cluster that is not there any more, or is leaving, is the scheduler's affair.
@@ -345,10 +387,13 @@ class Eviction(Reconciler):
         domain = self._domain_of(cluster)
         if (seconds := self._pace.wait((request, cluster), domain)) > 0:
             return seconds
-        taints = self._evicting(self._states.get(cluster))
-        taint = find_evicting(taints, _tolerations_of(binding), self._clock.now()) or {}
-        if taint.get("key") == DRAIN_TAINT:
+        if self._is_drained(binding, cluster):
             return 0.0  # a person has seen how much it is
+        # Ready again, and tainted because it was not: the taint is about to go.
+        hold = min(self._settings.settle_seconds, _RETURN_SECONDS)
+        since = self._clock.monotonic() - self._ready_at.get(cluster, -_RETURN_SECONDS)
+        if since < hold and self._tolerated(binding, cluster) == 0:
+            return hold - since
         braked = self._pace.braked(domain, lambda: self._placed_in(domain))
         if braked > 0:
             why = (
@@ -382,9 +427,13 @@ class Eviction(Reconciler):
         if state == self._states.get(update.key):
             return ()
         self._failbacks.note_change(update.key)
+        before = self._states.get(update.key)
         if state is None:
             self._states.pop(update.key, None)
+            self._ready_at.pop(update.key, None)
         else:
+            if state.is_ready and before is not None and not before.is_ready:
+                self._ready_at[update.key] = self._clock.monotonic()
             self._states[update.key] = state
         informers = (self._bindings, self._cluster_bindings)
         keys = (each for one in informers for each in one.cache.keys_at(_BY_CLUSTER, update.key))

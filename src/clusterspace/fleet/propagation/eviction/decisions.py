@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 
 from clusterspace.apis.clusters import DRAIN_TAINT, conditions_of, is_pull, taints_of
+from clusterspace.apis.witnesses import CONFIRMED
 from clusterspace.apis.works import HEALTHY, UNHEALTHY, TargetCluster, clusters_of
 from clusterspace.errors import Malformed, MalformedObject
-from clusterspace.kube.conditions import is_true
+from clusterspace.kube.conditions import find_condition, is_true
 from clusterspace.kube.json_paths import read_braced_path, text_of
 from clusterspace.kube.names import label_value_problems
 from clusterspace.kube.objects import (
@@ -23,6 +24,7 @@ from clusterspace.kube.objects import (
     find_at,
     is_being_deleted,
     metadata_of,
+    uid_of,
     with_value,
     without_value,
 )
@@ -78,15 +80,20 @@ class EvictionSettings:
     """
     margin_seconds: float = 60.0
     """How much longer than its lease an exclusive copy of a silent cluster is waited for."""
+    witnesses: int = 1
+    """How many other places must not reach a Push cluster that looks dead; 0 asks nobody else."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
     """What evictions depend on of a Cluster."""
 
+    uid: str = ""
     is_ready: bool = False
     is_leaving: bool = False
     is_pull: bool = False
+    confirmed: str = ""
+    """What its condition says of whether others do not reach it, either: has bindings looked at."""
     domain: str = ""
     """The region of the cluster, or its provider: what fails together."""
     taints: tuple[Object, ...] = field(default=(), compare=True)
@@ -102,9 +109,11 @@ class ClusterState:
 def state_of(cluster: Object) -> ClusterState:
     """Return what evictions depend on of a Cluster."""
     return ClusterState(
+        uid=uid_of(cluster),
         is_ready=is_true(conditions_of(cluster), _READY),
         is_leaving=is_being_deleted(cluster),
         is_pull=is_pull(cluster),
+        confirmed=str((find_condition(conditions_of(cluster), CONFIRMED) or {}).get("status", "")),
         domain=str(
             find_at(cluster, "spec", "region") or find_at(cluster, "spec", "provider") or ""
         ),

@@ -18,16 +18,19 @@ from clusterspace.controllers.controller import (
     Done,
     Reconciler,
     Request,
+    RequeueAfter,
     Result,
     Watch,
+    nothing,
     request_for,
 )
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, Update
 from clusterspace.errors import MalformedSelector
 from clusterspace.fleet.propagation.eviction.decisions import NO_EXECUTE
+from clusterspace.fleet.propagation.eviction.witnesses import Witnesses, is_doubted
 from clusterspace.fleet.propagation.scheduler.filters import taint_text
-from clusterspace.kube.conditions import find_condition
+from clusterspace.kube.conditions import TRUE, find_condition
 from clusterspace.kube.objects import (
     Object,
     find_at,
@@ -35,6 +38,7 @@ from clusterspace.kube.objects import (
     labels_of,
     metadata_of,
     name_of,
+    uid_of,
     with_value,
     without_value,
 )
@@ -42,6 +46,8 @@ from clusterspace.kube.times import format_time
 
 TAINTED: Final = "TaintClusterSucceed"
 NOT_TAINTED: Final = "TaintClusterFailed"
+
+_LOOK_SECONDS: Final = 5.0
 
 
 def in_order(policies: Iterable[Object]) -> list[Object]:
@@ -116,11 +122,14 @@ class ClusterTaintPolicies(Reconciler):
         clock: Clock,
         *,
         may_evict: bool = False,
+        witnesses: int = 0,
     ) -> None:
         self._hub = hub
         self._events = events
         self._clock = clock
         self._may_evict = may_evict
+        self._needed = witnesses
+        self._witnesses = caches.shared(Witnesses)
         self._clusters = caches.informer(CLUSTERS)
         self._policies = caches.informer(CLUSTER_TAINT_POLICIES)
 
@@ -128,6 +137,7 @@ class ClusterTaintPolicies(Reconciler):
         """Return Clusters whose conditions, labels or taints changed, and the policies."""
         yield Watch(self._clusters, when=is_another_state)
         yield Watch(self._policies, to=self.all_clusters)
+        yield Watch(self._witnesses.leases, to=nothing)
 
     async def reconcile(self, request: Request) -> Result:
         """Bring the taints of one Cluster to what the policies say."""
@@ -138,9 +148,19 @@ class ClusterTaintPolicies(Reconciler):
         if cluster is None or is_being_deleted(cluster):
             return Done()
         before = list(taints_of(cluster))
-        after = tainted(cluster, policies, self._clock.now(), may_evict=self._may_evict)
+        is_confirmed = True
+        if self._may_evict and self._needed > 0 and is_doubted(cluster):
+            # Conditions of a cluster that one place alone takes for dead get no taint that evicts:
+            # the taint may outlast them.
+            agreed = self._witnesses.judge(uid_of(cluster), self._needed)
+            is_confirmed = agreed.status == TRUE
+        may_evict = self._may_evict and is_confirmed
+        after = tainted(cluster, policies, self._clock.now(), may_evict=may_evict)
+        # When others agree the condition UnreachableConfirmed changes, and wakes us; what they say
+        # may have become too old just then.
+        later = Done() if is_confirmed else RequeueAfter(_LOOK_SECONDS)
         if after == before:
-            return Done()
+            return later
         desired = (
             with_value(cluster, after, "spec", "taints")
             if after
@@ -149,7 +169,7 @@ class ClusterTaintPolicies(Reconciler):
         stored = await commit(self._hub, path, cluster, desired)
         listed = ", ".join(taint_text(each) for each in after) or "none"
         self._events.record(stored, TAINTED, f"taints are now: {listed}")
-        return Done()
+        return later
 
     def all_clusters(self, update: Update) -> Iterable[Request]:
         """Map a policy to every Cluster: one it no longer targets may be in reach of another."""

@@ -20,6 +20,7 @@ With a hub:
     steps.py        picking, selecting and rolling out: each reads, decides and writes
     staged_update_runs.py
                     StagedUpdateRuns: runs that take a placement of strategy External to a snapshot
+    run_writer.py   statuses of runs and requests for approval, of placements and of policies
     evictions.py    PlacementEvictions: one cluster lets go of a placement, if a budget allows it
     override_snapshots.py
                     OverrideSnapshots: numbered snapshots of overrides, for as long as they are used

@@ -21,6 +21,7 @@ from clusterspace.apis.fleet_overrides import (
     apply_rules,
     is_for_placement,
     means,
+    roles_granted_by,
     rules_for,
     selected_by,
     takes_away,
@@ -208,7 +209,11 @@ class KnownOverrides:
                 continue
             try:
                 rules = rules_for(spec, cluster.labels)
-                manifest = apply_rules(manifest, rules, cluster.name, cluster.labels)
+                role = str(manifest.get("kind")), name_of(manifest)
+                is_asked_for = role in roles_granted_by(spec)
+                manifest = apply_rules(
+                    manifest, rules, cluster.name, cluster.labels, may_change_rules=is_asked_for
+                )
             except OverrideFailed as error:
                 kind = "ResourceOverride" if namespace else "ClusterResourceOverride"
                 message = f"{kind}Snapshot {key_of(namespace, name_of(snapshot))}: {error}"

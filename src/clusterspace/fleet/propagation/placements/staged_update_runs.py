@@ -13,8 +13,6 @@ that names an older snapshot, and ends the one it takes back.
 from collections.abc import Iterable
 from typing import Final
 
-import structlog
-
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.apis.fleet_overrides import CLUSTER_SNAPSHOTS
@@ -34,11 +32,11 @@ from clusterspace.apis.fleet_placements import (
     scope_at,
 )
 from clusterspace.apis.member_clusters import MEMBER_CLUSTERS
+from clusterspace.apis.rollouts import policy_key_of
 from clusterspace.apis.staged_updates import (
     INITIALIZE,
     PROGRESSING,
     STAGED_SCOPES,
-    approval_request,
     has_begun,
     is_approved,
     is_initialized,
@@ -50,9 +48,8 @@ from clusterspace.apis.staged_updates import (
     staged_scope_at,
 )
 from clusterspace.apis.works import controller_uid_of
-from clusterspace.client.requests import ResourcePath, key_of, resource_path_of
+from clusterspace.client.requests import ResourcePath, key_of
 from clusterspace.client.resources import Client
-from clusterspace.controllers.commit import commit
 from clusterspace.controllers.controller import (
     Done,
     Reconciler,
@@ -65,7 +62,6 @@ from clusterspace.controllers.controller import (
 )
 from clusterspace.controllers.events import EventRecorder
 from clusterspace.controllers.informers import HubCaches, IndexKeys, Informer, Update
-from clusterspace.errors import AlreadyExists, Conflict
 from clusterspace.fleet.propagation.placements.overrides import (
     OVERRIDE_INDEXES,
     KnownOverrides,
@@ -73,12 +69,13 @@ from clusterspace.fleet.propagation.placements.overrides import (
 )
 from clusterspace.fleet.propagation.placements.picking import KnownMembers, Member
 from clusterspace.fleet.propagation.placements.rollout import rolled_out, state_of, was_bound
+from clusterspace.fleet.propagation.placements.run_writer import RunWriter
 from clusterspace.fleet.propagation.placements.selection import snapshot_name
 from clusterspace.fleet.propagation.placements.staged_updates import (
     InvalidRunError,
+    PickedTarget,
     RunProgress,
     RunView,
-    Target,
     failed_initialization,
     failed_run,
     initial_status,
@@ -96,7 +93,7 @@ from clusterspace.fleet.propagation.templates import (
     Revisions,
     TemplateInformers,
 )
-from clusterspace.kube.conditions import TRUE, Condition, find_condition, set_condition
+from clusterspace.kube.conditions import find_condition
 from clusterspace.kube.objects import (
     Object,
     find_at,
@@ -105,8 +102,6 @@ from clusterspace.kube.objects import (
     namespace_of,
     uid_of,
 )
-
-_log = structlog.get_logger(__name__)
 
 _SETTLE_SECONDS: Final = 0.1
 _BEHIND_SECONDS: Final = 0.5
@@ -117,8 +112,8 @@ _BY_PLACEMENT: Final = "placement-of-run"
 
 
 def by_placement(run: Object) -> Iterable[str]:
-    """Index runs by the placement they update."""
-    return (placement_key_of(run),)
+    """Index runs by the placement they update; those of policies update none."""
+    return () if policy_key_of(run) else (placement_key_of(run),)
 
 
 _RUN_INDEXES: Final[dict[str, IndexKeys]] = {_BY_PLACEMENT: by_placement}
@@ -190,6 +185,7 @@ class StagedUpdateRuns(Reconciler):
         self._overrides = caches.shared(KnownOverrides)
         self._revisions = caches.shared(Revisions)
         self._writer = PlacementWriter(hub, caches.shared(KnownFleetBindings))
+        self._run_writer = RunWriter(hub, events, clock)
         self._snapshots = ResourceSnapshots(hub, caches, self._writer)
 
     def watches(self) -> Iterable[Watch]:
@@ -210,7 +206,7 @@ class StagedUpdateRuns(Reconciler):
         """Take one run as far as it goes now."""
         scope = staged_scope_at(request.namespace)
         run = self._runs[scope].cache.find(request.key)
-        if run is None or is_being_deleted(run) or is_over(run):
+        if run is None or is_being_deleted(run) or is_over(run) or policy_key_of(run):
             return Done()
         if self._clusters.is_stale or not self._templates.has_synced:
             return RequeueAfter(_BEHIND_SECONDS)
@@ -273,10 +269,10 @@ class StagedUpdateRuns(Reconciler):
             for cluster in step.removed:
                 await self._writer.remove(resource, bindings[cluster])
             for stage, is_before in step.requests:
-                await self._ask_for_approval(run, stage, is_before=is_before)
+                await self._run_writer.ask_for_approval(run, stage, is_before=is_before)
             for name in step.accepted:
-                await self._accept(run, name)
-            run = await self._write(run, step.status)
+                await self._run_writer.accept(run, name)
+            run = await self._run_writer.write(run, step.status)
             waits = step.waits
             if not step.goes_on:
                 break
@@ -339,7 +335,7 @@ class StagedUpdateRuns(Reconciler):
             status = initial_status(strategy, view, used, generation, now)
         except InvalidRunError as error:
             status = failed_initialization(str(error), generation, now)
-        return await self._write(run, status)
+        return await self._run_writer.write(run, status)
 
     def _contents(self, run: Object, placement: Object) -> Contents | None:
         """Return the objects a run brings; None while their snapshot is not in the cache."""
@@ -351,13 +347,15 @@ class StagedUpdateRuns(Reconciler):
         scope, now = staged_scope_at(namespace_of(run)), self._clock.now()
         members = self._members.members()
         bindings = self._writer.fleet_bindings.of(placement)
-        targets: dict[str, Target] = {}
+        targets: dict[str, PickedTarget] = {}
         for name, binding in sorted(bindings.items()):
             if state_of(binding) == UNSCHEDULED or is_being_deleted(binding):
                 continue
             member: Member | None = members.get(name)
             is_silent = member is None or member.problem(now) is not None
-            targets[name] = Target(binding, {} if member is None else member.labels, is_silent)
+            targets[name] = PickedTarget(
+                binding, {} if member is None else member.labels, is_silent
+            )
         leaving = [n for n, each in bindings.items() if n not in targets and was_bound(each)]
         # One of an earlier run of the same name, which the hub has not collected yet, approves
         # nothing here.
@@ -375,62 +373,19 @@ class StagedUpdateRuns(Reconciler):
             overrides=relevant_overrides(key, contents, self._overrides.latest()),
         )
 
-    async def _ask_for_approval(self, run: Object, stage: str, *, is_before: bool) -> None:
-        request = approval_request(run, stage, is_before=is_before)
-        resource = staged_scope_at(namespace_of(run)).approvals
-        path = resource_path_of(resource, request)
-        try:
-            await self._hub.create(path.collection, request)
-        except AlreadyExists:
-            live = await self._hub.find(path)
-            if live is None or controller_uid_of(live) != uid_of(run):
-                # Of an earlier run of this name, which the hub collects.
-                raise Conflict(f"{path} is not of this run, and must go first") from None
-            return
-        self._events.record(run, "ApprovalRequested", f"{path.name} waits to be approved")
-
-    async def _accept(self, run: Object, name: str) -> None:
-        """Say on a request that its approval was seen."""
-        scope = staged_scope_at(namespace_of(run))
-        path = ResourcePath(scope.approvals, namespace_of(run), name)
-        request = await self._hub.find(path)
-        if request is None:
-            return
-        generation = generation_of(request)
-        accepted = Condition(
-            "ApprovalAccepted", TRUE, "ApprovalRequestApprovalAccepted", "", generation
-        )
-        before = find_at(request, "status", "conditions")
-        conditions = set_condition(before, accepted, self._clock.now()).conditions
-        await commit(self._hub, path, request, {**request, "status": {"conditions": conditions}})
-
     async def _fail(self, run: Object, why: str) -> Result:
         now = self._clock.now()
         if is_initialized(run):
             status = failed_run(run, why, now)
         else:
             status = failed_initialization(why, generation_of(run), now)
-        await self._write(run, status)
+        await self._run_writer.write(run, status)
         return Done()
-
-    async def _write(self, run: Object, status: Object) -> Object:
-        """Write the status of a run, and tell of conditions that changed."""
-        path = resource_path_of(staged_scope_at(namespace_of(run)).runs, run)
-        before = find_at(run, "status", "conditions")
-        written = await commit(self._hub, path, run, {**run, "status": status})
-        for each in status.get("conditions") or ():
-            known = find_condition(before, each["type"]) or {}
-            if known.get("reason") == each["reason"]:
-                continue
-            is_warning = str(each["reason"]).endswith(("Failed", "Stuck"))
-            self._events.record(run, each["reason"], each["message"], is_warning=is_warning)
-            _log.info("update run changed", run=name_of(run), reason=each["reason"])
-        return written
 
     def runs_beside(self, update: Update) -> Iterable[Request]:
         """Map a run to itself and the others of its placement, which it may end."""
         states = (update.decode_before(), update.decode_after())
-        keys = {placement_key_of(each) for each in states if each is not None}
+        keys = {key for each in states if each is not None for key in by_placement(each)}
         return {request_for(update.key), *self._running(keys)}
 
     def runs_of_binding(self, update: Update) -> Iterable[Request]:
@@ -442,7 +397,7 @@ class StagedUpdateRuns(Reconciler):
         """Map a change of a cluster to every run that is not over."""
         for informer in self._runs.values():
             for run in informer.cache.objects():
-                if not is_over(run):
+                if not is_over(run) and not policy_key_of(run):
                     yield Request(name_of(run), namespace_of(run))
 
     def _running(self, placements: Iterable[str]) -> list[Request]:

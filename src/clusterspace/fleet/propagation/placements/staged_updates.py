@@ -11,11 +11,14 @@ A cluster that joins is added to the stage that its labels say, also when that s
 that leaves holds nobody up, nor does one that is silent: it is parked, updated when it is back, and
 if the run ends before that, it is to have its state by then. But when not fewer clusters of a stage
 are silent than succeeded, the stage waits: it is likelier that we cannot see them.
+
+A cluster that an earlier run left half done, or broken, is one of those being updated: it comes
+first in its stage and takes a place there, so that no more are in change than the stage allows.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -65,8 +68,41 @@ class InvalidRunError(Exception):
     """A run cannot be initialized as it is; the text says why."""
 
 
+class Target(Protocol):
+    """A cluster that a run is to bring something to."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """By which stages select it."""
+        ...
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing is heard of it."""
+        ...
+
+    @property
+    def is_available(self) -> bool:
+        """Whether all it is to have works there."""
+        ...
+
+    @property
+    def is_in_change(self) -> bool:
+        """Whether what it was given before has not arrived yet, or does not work there."""
+        ...
+
+    @property
+    def problem(self) -> str:
+        """Why it is not available yet, as far as is known."""
+        ...
+
+    def is_bound(self, snapshot: str, overrides: ClusterOverrides) -> bool:
+        """Whether it is to have this snapshot, overridden so, already."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
-class Target:
+class PickedTarget:
     """A cluster that the placement has picked."""
 
     binding: Object
@@ -89,6 +125,11 @@ class Target:
             and each.get("status") == TRUE
             for each in ends
         )
+
+    @property
+    def is_in_change(self) -> bool:
+        """Whether what it was given before has not arrived yet, or does not work there."""
+        return state_of(self.binding) == BOUND and not self.is_available
 
     @property
     def problem(self) -> str:
@@ -144,7 +185,9 @@ def initial_status(
     entries: list[Object] = []
     for stage in stages:
         name = str(stage.get("name"))
-        chosen = [each for each, target in view.targets.items() if _is_in(stage, target.labels)]
+        chosen = [
+            each for each, target in view.targets.items() if is_in_stage(stage, target.labels)
+        ]
         for each in chosen:
             if each in placed:
                 text = f"cluster {each} is in the stages {placed[each]} and {name}"
@@ -205,10 +248,21 @@ def max_concurrency(stage: Object, clusters: int) -> int:
 class RunProgress:
     """One run, taken as far as it goes now."""
 
-    def __init__(self, run: Object, view: RunView, now: float) -> None:
+    def __init__(
+        self,
+        run: Object,
+        view: RunView,
+        now: float,
+        *,
+        stuck_seconds: float = STUCK_SECONDS,
+        is_at_once: bool = False,
+    ) -> None:
+        """`is_at_once`: no stage waits for another, each still brings but some at a time."""
         self._run = run
         self._view = view
         self._now = now
+        self._stuck_seconds = stuck_seconds
+        self._is_at_once = is_at_once
         self._generation = generation_of(run)
         self._is_stopped = run_state_of(run) == STOP
         self._parked: list[str] = []
@@ -237,6 +291,9 @@ class RunProgress:
                 continue
             if not is_updated:
                 self._mark_progress(stage)
+                if self._is_at_once:
+                    is_finished = False
+                    continue
                 break
             if self._is_stopped or not self._has_passed(config, stage):
                 break
@@ -256,7 +313,7 @@ class RunProgress:
         for name in sorted(self._view.targets.keys() - known):
             labels = self._view.targets[name].labels
             for config, stage in zip(configured, stages, strict=True):
-                if _is_in(config, labels):
+                if is_in_stage(config, labels):
                     stage["clusters"] = [*(stage.get("clusters") or ()), _entry(name, self._view)]
                     break
             else:
@@ -293,6 +350,7 @@ class RunProgress:
         entries: list[Object] = stage.get("clusters") or []
         updating = succeeded = 0
         waiting: list[Object] = []
+        halfway: list[Object] = []
         silent: list[str] = []
         for entry in entries:
             name = entry["clusterName"]
@@ -320,15 +378,18 @@ class RunProgress:
                 updating += 1
                 self._watch_over(entry, target)
             else:
-                waiting.append(entry)
+                (halfway if target.is_in_change else waiting).append(entry)
         # Nobody is brought more than the stage allows at a time. A cluster that fails keeps its
-        # place, so that what breaks clusters ends with the first of them.
-        free = max(0, max_concurrency(config, len(entries)) - updating)
+        # place, so that what breaks clusters ends with the first of them. Those that another run
+        # left in change are counted with them, and come first: they have nothing to lose.
+        places = max(0, max_concurrency(config, len(entries)) - updating)
+        free = max(0, places - len(halfway))
         if not self._is_stopped:
-            for entry in waiting[:free]:
+            for entry in [*halfway[:places], *waiting[:free]]:
                 self._step.forward.append((entry["clusterName"], recorded_overrides(entry)))
         self._parked += silent
         is_blind = bool(silent) and len(silent) >= succeeded
+        waiting += halfway
         if is_blind and not updating and not waiting:
             seen = f"{len(silent)} of {len(entries)} clusters are silent"
             self._stuck.append(f"stage {stage['stageName']}: {seen}: {_named(silent)}")
@@ -338,7 +399,7 @@ class RunProgress:
         name = entry["clusterName"]
         self._updating.append(name)
         started = find_condition(entry.get("conditions"), STARTED) or {}
-        left = parse_time(str(started["lastTransitionTime"])) + STUCK_SECONDS - self._now
+        left = parse_time(str(started["lastTransitionTime"])) + self._stuck_seconds - self._now
         if left > 0:
             self._step.waits.append(left)
         else:
@@ -507,7 +568,7 @@ def _tasks(stage: Object, key: str, status_key: str) -> Object:
     return {status_key: [{"type": each.get("type")} for each in tasks]} if tasks else {}
 
 
-def _is_in(stage: Object, labels: Mapping[str, str]) -> bool:
+def is_in_stage(stage: Object, labels: Mapping[str, str]) -> bool:
     """Whether a stage selects a cluster: one without a selector none, an empty one every."""
     selector = stage.get("labelSelector")
     if selector is None:

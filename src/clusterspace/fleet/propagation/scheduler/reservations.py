@@ -20,7 +20,7 @@ from typing import Final
 
 from clusterspace.aio.clocks import Clock
 from clusterspace.apis.estimates import Claim, Estimate, bounded, read_claim
-from clusterspace.apis.works import clusters_of, template_of
+from clusterspace.apis.works import HEALTHY, clusters_of, template_of
 from clusterspace.controllers.controller import Request
 from clusterspace.fleet.propagation.scheduler.demands import components_of
 from clusterspace.fleet.propagation.scheduler.filters import (
@@ -31,6 +31,7 @@ from clusterspace.fleet.propagation.scheduler.filters import (
 )
 from clusterspace.kube.objects import Object, find_at
 from clusterspace.kube.quantities import ZERO, Quantity
+from clusterspace.kube.times import parse_time
 
 RESERVED_SECONDS: Final = 60.0
 COMPONENTS_SECONDS: Final = 300.0
@@ -205,10 +206,10 @@ class Reservations:
         more: Mapping[str, int],
         claim: Claim,
         candidates: Mapping[str, Candidate],
-        seconds: float = 0.0,
+        seconds: float | None = None,
     ) -> None:
         # Those of one second are over together: giving back looks at all there are.
-        until = ceil(self._clock.monotonic() + max(seconds, self._seconds))
+        until = ceil(self._clock.monotonic() + (self._seconds if seconds is None else seconds))
         for name, replicas in more.items():
             if replicas > 0 and name in candidates:
                 wanted = {PODS: Quantity(10**9), **claim.each}
@@ -251,9 +252,21 @@ class Reservations:
         placed = {each.name: each.replicas for each in clusters_of(binding)}
         more = {name: count - running.get(name, 0) for name, count in placed.items()}
         if components := components_of(binding):
-            for claim, replicas in components:
-                unseen = dict.fromkeys(sorted(placed.keys() - running.keys()), replicas)
-                self._add(request, unseen, claim, candidates, COMPONENTS_SECONDS)
+            # That they were applied says nothing of their pods: an operator makes those, which has
+            # its time from when they were placed.
+            reporting = {
+                str(each.get("clusterName"))
+                for each in reports
+                if each.get("status") or each.get("health") == HEALTHY
+            }
+            seconds = COMPONENTS_SECONDS
+            if last := find_at(binding, "status", "lastScheduledTime"):
+                elapsed = self._clock.now() - parse_time(str(last))
+                seconds = min(seconds - elapsed, seconds)
+            if seconds > 0:
+                for claim, replicas in components:
+                    unseen = dict.fromkeys(sorted(placed.keys() - reporting), replicas)
+                    self._add(request, unseen, claim, candidates, seconds)
         elif any(count > 0 for count in more.values()):
             requirements = find_at(binding, "spec", "replicaRequirements")
             claim = read_claim(requirements, template_of(binding).namespace)

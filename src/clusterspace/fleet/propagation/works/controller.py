@@ -75,6 +75,7 @@ from clusterspace.fleet.propagation.templates import (
     TemplateStates,
     find_live_template,
     is_older,
+    staged_revision,
 )
 from clusterspace.fleet.propagation.works.exclusive import (
     LOOK_SECONDS,
@@ -117,6 +118,7 @@ OVERRIDE_SUCCEEDED: Final = "ApplyOverridePolicySucceed"
 REFUSED_SECONDS: Final = 30.0
 """When to try again what the hub refused: it is not a matter of moments."""
 
+_NOT_CLEANED: Final = "CleanupWorkFailed"
 _BY_CLUSTER: Final = "cluster"
 _BY_KIND: Final = "template-kind"
 _BY_NAMESPACE: Final = "namespace"
@@ -221,6 +223,8 @@ class BindingWorks(Reconciler):
                 return Done()
             binding, failures = await self._write_works(request, binding, template)
         await self._write_condition(request, binding, failures)
+        if any(staged_revision(binding, each.name) is None for each in targets):
+            return Done()  # which state these get is decided in the binding, and that wakes us
         if not failures:
             # Only now: an object that moves is on its new cluster before it leaves the old one.
             await self._remove_orphans(request, binding)
@@ -234,7 +238,7 @@ class BindingWorks(Reconciler):
         self, request: Request, binding: Object, template: Object
     ) -> tuple[Object, tuple[Failure, ...]]:
         """Write what is desired; return the binding, and the clusters that lack their Work."""
-        outlines, failures = await self._render(binding, template)
+        outlines, failures, behind = await self._render(binding, template)
         existing = self._known.of_binding(request.key)
         for outline in outlines:
             if outline.cluster in existing:
@@ -279,6 +283,8 @@ class BindingWorks(Reconciler):
             message = f"{each.cluster}: {each.message}"
             self._events.record(template, each.reason, message, is_warning=True)
             self._events.record(binding, each.reason, message, is_warning=True)
+        if behind is not None:
+            raise behind
         return binding, failures
 
     async def _why_not_started(self, request: Request, binding: Object) -> str:
@@ -329,11 +335,16 @@ class BindingWorks(Reconciler):
 
     async def _render(
         self, binding: Object, template: Object
-    ) -> tuple[tuple[Outline, ...], tuple[Failure, ...]]:
-        """Return the Works a binding calls for, and the clusters for which none can be made."""
+    ) -> tuple[tuple[Outline, ...], tuple[Failure, ...], Conflict | None]:
+        """Return the Works a binding calls for, and the clusters for which none can be made.
+
+        And the conflict to be raised once those are written: a cluster is to have a state that is
+        not in our cache yet, and nobody else waits for that.
+        """
+        behind: Conflict | None = None
         namespace = namespace_of(template)
         overrides = self._overrides.cache.objects_at(_BY_NAMESPACE, namespace) if namespace else ()
-        policies = OverridePolicies(
+        present = OverridePolicies(
             cluster_wide=tuple(self._cluster_overrides.cache.objects()), namespaced=overrides
         )
         clusters = self._candidates.candidates()
@@ -346,8 +357,13 @@ class BindingWorks(Reconciler):
                 continue
             if cluster.is_leaving:
                 continue  # its Works are being withdrawn, and nothing new goes there
+            revision = staged_revision(binding, target.name)
+            if revision is None:
+                continue
             try:
                 state = self._templates.state_for(binding, template, target.name)
+                stored = self._templates.revision_for(binding, target.name)
+                policies = present if stored is None else stored.overrides
                 if is_placed(binding):
                     wanted = hashes_of(binding).get(target.name, "")
                     state = self._placed_overrides.override(state, wanted, cluster.traits)
@@ -355,7 +371,7 @@ class BindingWorks(Reconciler):
                 if share is not None and self._interpreter.customizes(REVISE_REPLICA, state):
                     revised = await self._interpreter.revised(state, share)
                 outline = outline_for_binding(
-                    binding, state, target, cluster.traits, policies, revised
+                    binding, state, target, cluster.traits, policies, revised, revision
                 )
             except InterpretationFailed as error:
                 # Its Work stays as it is. In full, the object would run too often.
@@ -364,9 +380,11 @@ class BindingWorks(Reconciler):
                 failures.append(Failure(target.name, OVERRIDE_FAILED, str(error)))
             except StaysHome as error:
                 failures.append(Failure(target.name, STAYS_HOME, str(error)))
+            except Conflict as error:
+                behind = error
             else:
                 outlines.append(outline)
-        return tuple(outlines), tuple(failures)
+        return tuple(outlines), tuple(failures), behind
 
     async def _remove_orphans(self, request: Request, binding: Object) -> None:
         """Remove the Works of clusters that the binding, read live, does not name."""
@@ -382,7 +400,8 @@ class BindingWorks(Reconciler):
             cluster = cluster_of(work)
             is_meant = cluster in moved or self._is_drained(cluster)
             is_asked, is_preserved = bool(targets_of(live)) and is_meant, preserves_resources(live)
-            await self._writer.remove(work, is_preserved=is_preserved, is_asked=is_asked)
+            with self._events.reporting_failure(live, _NOT_CLEANED):
+                await self._writer.remove(work, is_preserved=is_preserved, is_asked=is_asked)
 
     def _is_drained(self, cluster: str) -> bool:
         taints = taints_of(self._clusters.cache.find(cluster) or {})
@@ -405,9 +424,10 @@ class BindingWorks(Reconciler):
         is_asked = await self._is_asked_for(live)
         for work in works.values():
             if not is_being_deleted(work):
-                await self._writer.remove(
-                    work, is_preserved=preserves_resources(live), is_asked=is_asked
-                )
+                with self._events.reporting_failure(live, _NOT_CLEANED):
+                    await self._writer.remove(
+                        work, is_preserved=preserves_resources(live), is_asked=is_asked
+                    )
             elif is_asked:
                 # It went for another reason, and may wait for a person: here is one.
                 await self._writer.mark_asked(work)

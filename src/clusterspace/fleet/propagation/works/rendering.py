@@ -95,6 +95,7 @@ NOTES: Final = (
     EXCLUSIVE,
     *STEERING,
     APPLIED_HASH,
+    MANIFEST_HASH,
 )
 """Annotations of a Work that go when what they tell of is gone."""
 
@@ -141,11 +142,13 @@ def outline_for_binding(
     traits: Traits,
     policies: OverridePolicies,
     revised: Object | None = None,
+    revision: str = "",
 ) -> Outline:
     """Return the Work a binding calls for in one cluster; OverrideFailed when it cannot be made.
 
     `revised` is the template with the cluster's replicas, of a kind whose own interpreter writes
-    them.
+    them. `revision` is which of its states the template is in, where a rollout brings one after
+    the other.
     """
     shared, share = template, find_share(binding, target)
     if revised is not None:
@@ -187,6 +190,8 @@ def outline_for_binding(
         labels |= parent_labels(parent_of(binding))
         if state := hashes_of(binding).get(target.name):
             notes[MANIFEST_HASH] = state  # the state of its object a placement wants there
+    elif revision:
+        notes[MANIFEST_HASH] = revision
     return Outline(
         cluster=target.name,
         template=template,

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
+from clusterspace.apis.staged_updates import is_newer, is_over
 from clusterspace.fleet.propagation.placements.staged_updates import (
     InvalidRunError,
+    PickedTarget,
     RunProgress,
     RunStep,
     RunView,
-    Target,
     initial_status,
     max_concurrency,
 )
@@ -22,7 +23,7 @@ SNAPSHOT = "crp-1-snapshot"
 
 def target(
     *, is_bound: bool = False, is_available: bool = False, is_silent: bool = False, **labels: str
-) -> Target:
+) -> PickedTarget:
     available = {"type": "Available", "status": str(is_available), "observedGeneration": 2}
     binding = {
         "metadata": {"name": "b", "generation": 2},
@@ -32,7 +33,7 @@ def target(
         },
         "status": {"conditions": [{**available, "message": "not yet"}]},
     }
-    return Target(binding, {"ring": "a", **labels}, is_silent)
+    return PickedTarget(binding, {"ring": "a", **labels}, is_silent)
 
 
 DONE = target(is_bound=True, is_available=True)
@@ -45,14 +46,14 @@ def ring(name: str, value: str = "a", **more: Any) -> Object:
     return {"name": name, "labelSelector": {"matchLabels": {"ring": value}}, **more}
 
 
-def begun(*stages: Object, **targets: Target) -> Object:
+def begun(*stages: Object, **targets: PickedTarget) -> Object:
     strategy: Object = {"spec": {"stages": list(stages)}}
     status = initial_status(strategy, RunView(SNAPSHOT, targets), {}, 1, NOW)
     metadata = {"name": "run", "generation": 1}
     return {"metadata": metadata, "spec": {"state": "Run"}, "status": status}
 
 
-def after(run: Object, /, *how: Any, **targets: Target) -> RunStep:
+def after(run: Object, /, *how: Any, **targets: PickedTarget) -> RunStep:
     """Take a run on; `how` is how much later it is, and which requests are approved."""
     seconds = how[0] if how else 0
     approvals = how[1] if len(how) > 1 else {}
@@ -195,3 +196,35 @@ def test_clusters_are_sorted_by_the_number_in_their_label() -> None:
 def test_every_cluster_is_in_exactly_one_stage(stages: list[Object], why: str) -> None:
     with pytest.raises(InvalidRunError, match=why):
         begun(*stages, a=BEHIND)
+
+
+def test_what_another_run_left_in_change_comes_first_and_takes_a_place() -> None:
+    """A run that brings back what was before must not take clusters that are well beside it."""
+    well, broken = target(is_available=True), target()
+    targets = {"a": well, "b": well, "c": broken}
+    run = begun(ring("all"), **targets)
+    assert forward(after(run, **targets)) == ["c"]
+    two = begun(ring("all", maxConcurrency=2), **targets)
+    assert forward(after(two, **targets)) == ["c", "a"]
+    assert forward(after(two, **{**targets, "a": BUSY})) == ["c"]
+    assert forward(after(two, **{**targets, "a": BUSY, "c": BUSY})) == []
+
+
+def test_a_way_back_goes_through_all_stages_at_once_and_keeps_their_bounds() -> None:
+    well, other = target(is_available=True), target(is_available=True, ring="b")
+    targets = {"a": well, "b": well, "c": other}
+    run = begun(ring("first"), ring("second", "b"), **targets)
+    view = RunView(SNAPSHOT, targets)
+    step = RunProgress(run, view, NOW, is_at_once=True).advance()
+    assert forward(step) == ["a", "c"]
+    assert not is_over({**run, "status": step.status})
+
+
+def test_a_run_that_is_over_does_not_hold_against_one_of_the_same_second() -> None:
+    metadata = {"creationTimestamp": "2026-01-01T00:00:00Z"}
+    done = {"conditions": [{"type": "Succeeded", "status": "True"}]}
+    over: Object = {"metadata": {**metadata, "name": "c"}, "status": done}
+    new: Object = {"metadata": {**metadata, "name": "b"}}
+    assert is_newer(new, over)
+    assert not is_newer(over, new)
+    assert is_newer({"metadata": {**metadata, "name": "c"}}, new)

@@ -18,6 +18,8 @@ from clusterspace.fleet.propagation.scheduler.reservations import (
     RESERVED_SECONDS,
     Reservations,
 )
+from clusterspace.kube.objects import Object
+from clusterspace.kube.times import format_time
 from clusterspace.testing.clocks import ManualClock
 
 FIRST, SECOND = Request("first", "default"), Request("second", "default")
@@ -222,4 +224,39 @@ def test_the_components_of_a_workload_are_reserved_where_it_is_new() -> None:
     clock.freeze(RESERVED_SECONDS)
     assert fitting(reservations.apply(reported, SECOND)) == 3
     clock.freeze(COMPONENTS_SECONDS - RESERVED_SECONDS)
+    assert fitting(reservations.apply(reported, SECOND)) == 6
+
+
+def test_components_that_are_applied_and_report_nothing_keep_their_room_after_a_new_leader() -> (
+    None
+):
+    clock = ManualClock()
+    reservations, reported = Reservations(clock), by_nodes("3", "3")
+    cpu = {"replicaRequirements": {"resourceRequest": {"cpu": "1"}}}
+    components = [{"name": "head", "replicas": 1, **cpu}, {"name": "tail", "replicas": 2, **cpu}]
+    spec = {"clusters": [{"name": "west"}], "components": components}
+
+    def left_with(report: Object, scheduled: float) -> int:
+        reservations.release(FIRST)
+        status = {
+            "aggregatedStatus": [{"clusterName": "west", "applied": True, **report}],
+            "lastScheduledTime": format_time(scheduled),
+        }
+        reservations.inherit(FIRST, {"spec": spec, "status": status}, reported)
+        return fitting(reservations.apply(reported, SECOND))
+
+    now = clock.now()
+    assert left_with({}, now) == 3
+    assert left_with({"health": "Unknown"}, now - COMPONENTS_SECONDS / 2) == 3
+    # Its operator has said something, or has had its time.
+    assert left_with({"status": {"state": "RUNNING"}}, now) == 6
+    assert left_with({"health": "Healthy"}, now) == 6
+    assert left_with({}, now - COMPONENTS_SECONDS) == 6
+    # What was placed half its time ago is counted for the other half; a clock that was wrong, never
+    # for longer than all of it.
+    assert left_with({}, now - COMPONENTS_SECONDS / 2) == 3
+    clock.freeze(COMPONENTS_SECONDS / 2 + 1)
+    assert fitting(reservations.apply(reported, SECOND)) == 6
+    assert left_with({}, clock.now() + 86_400) == 3
+    clock.freeze(COMPONENTS_SECONDS + 1)
     assert fitting(reservations.apply(reported, SECOND)) == 6
