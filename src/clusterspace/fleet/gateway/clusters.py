@@ -463,13 +463,14 @@ class Lapses:
         promises.expired_at, promises.was_watched = now, False
         return True
 
-    def note_refusal(self, key: ListKey, *, since: float | None) -> bool:
+    def note_refusal(self, key: ListKey, version: str, *, since: float | None) -> bool:
         """Take note that a cluster refuses a watch; return whether its clients are to list again.
 
         `since` is when the client's stream began, if there is a reason to believe that the cluster
         took something back from it. One that lists well and refuses every watch would otherwise
         have its clients list for ever. So it is heard once in ten minutes, by all streams that had
-        begun by then, of which there are many when a right is taken away; else it counts as silent.
+        begun by then, of which there are many when a right is taken away, and by those that go on
+        from a version that it gave by then; else it counts as silent.
         """
         promises, now = self._promises_of(key), self._clock.monotonic()
         promises.refuses_watches = True
@@ -479,7 +480,8 @@ class Lapses:
         if heard_at is None or now - heard_at >= _STUBBORN_SECONDS:
             promises.refused_at = now
             return True
-        return since < heard_at
+        # Who listed before and comes to watch just now has what was taken back as well.
+        return min(since, promises.given.get(version, since)) < heard_at
 
     def _promises_of(self, key: ListKey) -> _Promises:
         promises = self._promises.find(key.user, _listed(key)) or _Promises()

@@ -218,14 +218,31 @@ async def test_a_refused_watch_is_heard_once_by_all_who_had_begun():
     early = clock.monotonic()
     await clock.advance(1)
 
-    assert held.note_refusal(PODS, since=early)
-    assert held.note_refusal(PODS, since=early)
+    assert held.note_refusal(PODS, "5", since=early)
+    assert held.note_refusal(PODS, "5", since=early)
     await clock.advance(1)
     late = clock.monotonic()
-    assert not held.note_refusal(PODS, since=late)
-    assert not held.note_refusal(PODS, since=None)
+    assert not held.note_refusal(PODS, "5", since=late)
+    assert not held.note_refusal(PODS, "5", since=None)
     assert held.refuses_watches(PODS)
     await clock.advance(600)
-    assert held.note_refusal(PODS, since=late)
+    assert held.note_refusal(PODS, "5", since=late)
     held.note_open(PODS)
     assert not held.refuses_watches(PODS)
+
+
+async def test_a_refused_watch_is_heard_by_who_listed_before_and_comes_behind():
+    clock = ManualClock()
+    held = lapses(clock)
+    held.note_version(PODS, "5")
+    early = clock.monotonic()
+    await clock.advance(1)
+    assert held.note_refusal(PODS, "5", since=early)
+    await clock.advance(1)
+    late = clock.monotonic()
+
+    assert held.note_refusal(PODS, "5", since=late)
+    held.note_version(PODS, "6")
+    assert not held.note_refusal(PODS, "6", since=clock.monotonic())
+    held.note_version(PODS, "5")
+    assert not held.note_refusal(PODS, "5", since=clock.monotonic()), "given anew since"

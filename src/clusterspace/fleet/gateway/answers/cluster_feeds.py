@@ -251,9 +251,10 @@ class ClusterFeed:
         if not is_revoked:
             reply = await self._requests.page(link, Slice(1))
             is_revoked = isinstance(reply.failure, Forbidden)
-        key = self._context.list_key(self.cluster)
         return self._context.fleet.lapses.note_refusal(
-            key, since=self._began if is_revoked else None
+            self._context.list_key(self.cluster),
+            self._merger.position(self.cluster),
+            since=self._began if is_revoked else None,
         )
 
     async def _list(self, link: Link) -> None:
