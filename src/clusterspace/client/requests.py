@@ -48,6 +48,8 @@ from clusterspace.errors import (
 from clusterspace.kube import plain_text, statuses
 from clusterspace.kube.json_errors import UNREADABLE
 from clusterspace.kube.objects import Object, name_of, namespace_of
+from clusterspace.kube.protobuf import bodies as protobuf
+from clusterspace.kube.protobuf.wire import MEDIA_TYPE
 from clusterspace.kube.resources import GroupVersionResource
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
@@ -515,15 +517,17 @@ def failure_of(cluster: str, answer: Answer) -> ApiError | ClusterError | None:
         return None
     if unfit := unfit_status(cluster, answer.status):
         return unfit
+    media_type = answer.headers.get("content-type", "").partition(";")[0].strip()
     try:
-        decoded: Any = msgspec.json.decode(answer.body)
-    except UNREADABLE:
+        # Who asks for protobuf is refused in it, too.
+        read = protobuf.decode if media_type == MEDIA_TYPE else msgspec.json.decode
+        decoded: Any = read(answer.body)
+    except (ApiError, *UNREADABLE):
         decoded = None
     if isinstance(decoded, dict) and cast("Object", decoded).get("kind") == "Status":
         return api_error(cluster, cast("Object", decoded), answer.status)
     if answer.status == 404 and answer.body.strip() == _UNKNOWN_PATH:
         return _of_cluster(NotServed(statuses.unknown_path().message), cluster)
-    media_type = answer.headers.get("content-type", "").partition(";")[0].strip()
     if answer.status == 503 and media_type == "text/plain" and answer.body.startswith(_NO_SERVICE):
         why = "the server behind this API is not available at the moment"
         return _of_cluster(statuses.unavailable(why), cluster)

@@ -44,15 +44,23 @@ COUNT = 40
 METADATA, WHOLE = "metadata", "whole"
 
 
+@pytest.fixture(scope="module", params=["protobuf", "JSON"])
+def form(request: pytest.FixtureRequest) -> str:
+    """In which form members are asked for metadata: what is shown must not depend on it."""
+    return request.param
+
+
 @pytest.fixture(autouse=True)
-def _whatever_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ask for metadata however long that takes: what is shown must not depend on it."""
+def _whatever_it_takes(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    """Ask for metadata however long that takes: what is shown must not depend on it either."""
     monkeypatch.setattr(object_cache, "_WORTHWHILE", float("inf"))
+    if form == "JSON":
+        monkeypatch.setattr(object_cache.ObjectCache, "takes_protobuf", lambda *_: False)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]:
-    """East and west with some ConfigMaps of a kilobyte each."""
+async def site(tmp_path_factory: pytest.TempPathFactory, form: str) -> AsyncGenerator[Site]:
+    """East and west with some ConfigMaps of a kilobyte each, of a fleet for each form."""
     async with fleet_site(tmp_path_factory.mktemp("fleet"), federation=False) as running:
         for name, side in running.members.items():
             await fill(side, name)

@@ -9,7 +9,7 @@ They differ in what they ask and how they judge.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -76,11 +76,11 @@ from clusterspace.fleet.gateway.merge import versions
 from clusterspace.fleet.gateway.merge.failures import Reply, Skipped, Verdict
 from clusterspace.fleet.gateway.merge.field_filters import FieldFilter, read_filter
 from clusterspace.fleet.gateway.merge.lists import (
-    METADATA_LIST,
     ClusterList,
     ListMetadata,
     read_cluster_list,
 )
+from clusterspace.fleet.gateway.merge.metadata_lists import METADATA_LIST
 from clusterspace.fleet.gateway.merge.sorting import Order, read_order
 from clusterspace.fleet.gateway.object_cache import ObjectCache
 from clusterspace.fleet.gateway.registries import Registries
@@ -718,8 +718,15 @@ async def judged(context: FleetContext, reply: Reply) -> Reply:
     return replace(reply, listed=replace(last, items=items, rows=rows))
 
 
-async def ask_one(link: Link, make_request: Callable[[Link], ApiRequest]) -> Reply:
-    """Ask one cluster, once; its refusal, its silence and its nonsense are Replies too."""
+async def ask_one(
+    link: Link,
+    make_request: Callable[[Link], ApiRequest],
+    media_types: Collection[str] = (JSON,),
+) -> Reply:
+    """Ask one cluster, once; its refusal, its silence and its nonsense are Replies too.
+
+    `media_types` are those that an answer may have when all is well.
+    """
     try:
         request = make_request(link)
         answer = await exchange(link.connection, request)
@@ -727,7 +734,7 @@ async def ask_one(link: Link, make_request: Callable[[Link], ApiRequest]) -> Rep
         return Reply(link.cluster, failure=failure)
     failure = failure_of(link.cluster, answer)
     media_type = answer.headers.get("content-type", "").partition(";")[0].strip()
-    if failure is None and media_type != "application/json":
+    if failure is None and media_type not in media_types:
         # It says that all is well, and is not Kubernetes' own: a page of a proxy on the way.
         why = (
             f"answered {answer.status} with {plain_text.line(media_type, 64) or 'no content type'}"

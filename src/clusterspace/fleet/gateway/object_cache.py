@@ -40,6 +40,10 @@ _SHARE: Final = 4
 """One kind has at most this part of the room."""
 _BESIDE_BYTES: Final = 250
 """What a text takes beside itself: its digest, its place in its block and among the others."""
+_ALIAS_BYTES: Final = 150
+"""What a second digest of a text takes, and its place among the others."""
+_FEW_STALE: Final = 64
+"""Second digests of what is not kept any more are taken out when there are more than these."""
 _MOST_LISTS: Final = 64
 """Lists of one kind of one member, for all callers, whose order is known."""
 _MOST_HISTORIES: Final = 4096
@@ -80,6 +84,8 @@ class CachedKind:
     texts: dict[bytes, Text] = field(default_factory=dict[bytes, Text])
     blocks: dict[Block, None] = field(default_factory=dict[Block, None])
     """Those that any of the texts is in, and with them all that they take."""
+    aliases: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes])
+    """Digests of the same metadata in protobuf, once it was compared, with those of `texts`."""
     lists: OrderedDict[Hashable, KnownList] = field(
         default_factory=OrderedDict[Hashable, KnownList]
     )
@@ -112,9 +118,13 @@ class ListHistory:
         """Take note of how long the whole list took, and how long it was."""
         self.whole_seconds, self.size = seconds, size
 
+    def pays(self, seconds: float) -> bool:
+        """Whether a list of metadata that took so long was worth asking for."""
+        return seconds <= self.whole_seconds * _WORTHWHILE
+
     def note_metadata(self, seconds: float, *, sufficed: bool) -> None:
         """Take note of how asking for metadata went: in vain, it is tried half as often."""
-        if sufficed and seconds <= self.whole_seconds * _WORTHWHILE:
+        if sufficed and self.pays(seconds):
             self.pause = 0
             return
         self.pause = min(max(1, self.pause * 2), _MOST_SKIPPED)
@@ -130,6 +140,8 @@ class ObjectCache:
         self.used_bytes = 0
         self._kinds: OrderedDict[KindKey, CachedKind] = OrderedDict()
         self._histories: OrderedDict[tuple[str, str], ListHistory] = OrderedDict()
+        self._plain_until: dict[str, float] = {}
+        """Until when clusters are asked for metadata as JSON."""
         self._changes: Counter[str] = Counter()
         self.before_lists: Callable[[str], Awaitable[None]] = _nothing_before
         """Called before a cluster is asked for a list: whoever has more of it puts it here."""
@@ -182,8 +194,38 @@ class ObjectCache:
         if kind is None or self._has_gone_back(key, kind, version):
             return [None] * len(digests)
         oldest = self.clock.monotonic() - TRUSTED_SECONDS
+        if kind.aliases:
+            digests = [kind.aliases.get(each, each) for each in digests]
         found = map(kind.texts.get, digests)
         return [each if each and each.block.read_at > oldest else None for each in found]
+
+    def unaliased(self, key: KindKey) -> dict[bytes, Text]:
+        """Return the texts of which it is not known how their metadata looks in protobuf."""
+        kind = self._kinds.get(key)
+        if kind is None:
+            return {}
+        known = set(kind.aliases.values())
+        return {digest: text for digest, text in kind.texts.items() if digest not in known}
+
+    def alias(self, key: KindKey, found: Mapping[bytes, bytes]) -> None:
+        """Remember digests that stand for the same states as others, by which texts are kept."""
+        kind = self._kinds.get(key)
+        if kind is None:
+            return
+        before = len(kind.aliases)
+        kind.aliases |= found
+        if len(kind.aliases) > len(kind.texts) + _FEW_STALE:
+            kept = kind.texts
+            kind.aliases = {each: to for each, to in kind.aliases.items() if to in kept}
+        self._count(kind, (len(kind.aliases) - before) * _ALIAS_BYTES)
+
+    def takes_protobuf(self, cluster: str) -> bool:
+        """Whether to ask a cluster for metadata in protobuf: unless that was in vain of late."""
+        return self._plain_until.get(cluster, 0.0) <= self.clock.monotonic()
+
+    def refuse_protobuf(self, cluster: str) -> None:
+        """Ask a cluster for metadata as JSON for some time: it writes that as quickly."""
+        self._plain_until[cluster] = self.clock.monotonic() + UNUSED_SECONDS
 
     def has_room(self, size: int) -> bool:
         """Whether a list of so many bytes may be kept at all."""
@@ -325,6 +367,9 @@ class ObjectCache:
     def sweep(self, members: Collection[str]) -> None:
         """Forget what is too old to be used, kinds nobody asks for, and clusters that left."""
         now = self.clock.monotonic()
+        self._plain_until = {
+            each: until for each, until in self._plain_until.items() if until > now
+        }
         for key, kind in list(self._kinds.items()):
             if key.naming.cluster not in members or now - kind.used_at > UNUSED_SECONDS:
                 self._forget(key)
@@ -450,6 +495,6 @@ def _confirm(
     return confirmed
 
 
-def digest_of(metadata: bytes | msgspec.Raw) -> bytes:
+def digest_of(metadata: bytes | memoryview | msgspec.Raw) -> bytes:
     """Return what stands for the state of the object that has this metadata."""
     return hashlib.blake2b(metadata, digest_size=16).digest()

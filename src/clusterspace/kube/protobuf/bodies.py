@@ -59,6 +59,14 @@ def decode(body: bytes) -> Object:
     return {**typed, **_decode_message(message, envelope.raw, envelope.kind, 0, Parts())}
 
 
+def decode_message(name: str, data: bytes) -> Object:
+    """Return the JSON of one message by its full name, such as `meta.ObjectMeta`.
+
+    Raises as `decode` does.
+    """
+    return _decode_message(get_message(name), data, name, 0, Parts())
+
+
 def _decode_message(message: Message, data: bytes, place: str, depth: int, parts: Parts) -> Object:
     if depth > MAX_DEPTH:
         raise MalformedObject(f"{place}: nested deeper than {MAX_DEPTH} messages", place=place)

@@ -79,6 +79,40 @@ def read_fields(data: bytes, place: str) -> Iterator[WireField]:
         yield WireField(number, WireType(wire_type), data[start:position])
 
 
+def read_spans(data: bytes, start: int, end: int, place: str) -> Iterator[tuple[int, int, int]]:
+    """Yield each text and message in a message: its number, where it begins and where it ends.
+
+    Numbers are passed over, and nothing is copied: for long lists, of whose elements little is
+    read.
+    """
+    position = start
+    while position < end:
+        # Nearly all tags are one byte, and nearly all lengths at most two.
+        tag, position = data[position], position + 1
+        if tag >= 0x80:
+            long = _read_varint(data, position - 1, place)
+            tag, position = long.number, long.end
+        size = data[position] if position < end else 0x80
+        position += 1
+        if size >= 0x80:
+            second = data[position] if position < end else 0x80
+            if second < 0x80:
+                size, position = size & 0x7F | second << 7, position + 1
+            else:
+                long = _read_varint(data, position - 1, place)
+                size, position = long.number, long.end
+        if tag & 7 == WireType.VARINT and position <= end:
+            continue
+        if tag & 7 != WireType.BYTES or not 1 <= tag >> 3 <= MAX_FIELD_NUMBER:
+            raise MalformedObject(f"{place}: a field is no message", place=place)
+        if size > end - position:
+            raise MalformedObject(
+                f"{place}: a field of {size} bytes has only {end - position}", place=place
+            )
+        yield tag >> 3, position, position + size
+        position += size
+
+
 def read_packed(data: bytes, place: str) -> list[int]:
     """Return the varints of a packed list."""
     numbers: list[int] = []

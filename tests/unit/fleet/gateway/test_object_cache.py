@@ -220,3 +220,47 @@ def test_a_column_knows_where_a_text_is():
         [3],
         [],
     ]
+
+
+async def test_a_second_digest_finds_the_same_text_for_as_long_as_it_is_kept():
+    clock = ManualClock()
+    cache = ObjectCache(clock, 1 << 20)
+    put(cache, EAST_PODS, 2)
+    before = cache.used_bytes
+    assert len(cache.unaliased(EAST_PODS)) == 2
+    cache.alias(EAST_PODS, {b"in protobuf": digest_of(b"0")})
+
+    (found,) = cache.texts(EAST_PODS, "", [b"in protobuf"])
+    assert found is not None
+    assert [found] == cache.texts(EAST_PODS, "", [digest_of(b"0")])
+    assert list(cache.unaliased(EAST_PODS)) == [digest_of(b"1")]
+    assert cache.used_bytes > before
+    assert cache.texts(WEST_PODS, "", [b"in protobuf"]) == [None]
+    cache.alias(WEST_PODS, {b"in protobuf": digest_of(b"0")})  # nothing of it is kept
+
+    await clock.advance(TRUSTED_SECONDS)
+    assert cache.texts(EAST_PODS, "", [b"in protobuf"]) == [None]
+
+
+def test_second_digests_of_what_is_gone_go_and_all_that_is_counted_is_given_back():
+    cache = ObjectCache(ManualClock(), 1 << 20)
+    put(cache, EAST_PODS, 1)
+    before = cache.used_bytes
+    for number in range(1000):
+        cache.alias(EAST_PODS, {b"%d of old" % number: b"gone"})
+
+    assert cache.used_bytes - before < 70 * 150
+    cache.sweep(())
+    assert cache.used_bytes == 0
+
+
+async def test_who_writes_protobuf_slowly_is_asked_for_json_for_some_time():
+    clock = ManualClock()
+    cache = ObjectCache(clock, 1 << 20)
+    assert cache.takes_protobuf("east")
+    cache.refuse_protobuf("east")
+
+    assert not cache.takes_protobuf("east")
+    assert cache.takes_protobuf("west")
+    await clock.advance(UNUSED_SECONDS)
+    assert cache.takes_protobuf("east")

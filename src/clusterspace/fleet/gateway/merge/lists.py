@@ -321,41 +321,12 @@ def _most_fields(size: int) -> int:
     return _FREE_FIELDS + size // _LEAST_FIELD_BYTES
 
 
-class _MetadataItem(msgspec.Struct):
-    metadata: msgspec.Raw
-
-
-class _MetadataAnswer(msgspec.Struct, rename="camel"):
-    kind: str
-    api_version: str = ""
-    metadata: _Metadata | None = None
-    items: list[_MetadataItem] | None = None
-
-
-METADATA_LIST: Final = "PartialObjectMetadataList"
-_metadata_decoder: Final = msgspec.json.Decoder(_MetadataAnswer)
-
-
-def read_metadata_list(body: bytes, cluster: str) -> tuple[ListMetadata, list[msgspec.Raw]] | None:
-    """Take a list of metadata apart; None when it is another list, as older servers answer.
-
-    Raises ClusterMisbehaved when it is no list at all.
-    """
-    try:
-        if len(body) > _LONG_BYTES:
-            too_many = f"it has elements of less than {_LEAST_BYTES} bytes each"
-            require_elements(body, len(body) // _LEAST_BYTES, too_many)
-        answer = _metadata_decoder.decode(body)
-    except UNREADABLE as error:
-        raise ClusterMisbehaved(cluster, f"its answer is not a list: {error}") from error
-    if answer.kind != METADATA_LIST:
-        return None
-    metadata = answer.metadata or _Metadata()
-    shape = _Answer(answer.kind, answer.api_version, metadata, [{}] if answer.items else [])
-    if nonsense := _nonsense_in(shape, "", len(body)):
+def require_fit_metadata(metadata: ListMetadata, cluster: str, *, has_items: bool) -> None:
+    """Raise ClusterMisbehaved for metadata that no list of a Kubernetes API has."""
+    said = _Metadata(metadata.resource_version, metadata.continue_token)
+    shape = _Answer("List", metadata=said, items=[{}] if has_items else [])
+    if nonsense := _nonsense_in(shape, "", 0):
         raise ClusterMisbehaved(cluster, f"its answer is not a list: {nonsense}")
-    reported = ListMetadata(metadata.version, metadata.token, metadata.remainingItemCount)
-    return reported, [each.metadata for each in answer.items or ()]
 
 
 def write_list(
