@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from random import Random
 from typing import Any
 from urllib.parse import quote
@@ -12,6 +13,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 from tests.component.gateway.fleet_site import (
+    TABLE,
     Site,
     fake_member,
     fleet_site,
@@ -26,6 +28,7 @@ from clusterspace.client.connection import Connection
 from clusterspace.client.requests import ApiRequest, ResourcePath
 from clusterspace.client.resources import DeleteOptions
 from clusterspace.fleet.gateway import object_cache, shared_watches
+from clusterspace.fleet.gateway.answers import known_lists
 from clusterspace.fleet.gateway.fanout import FleetLimits
 from clusterspace.fleet.membership import manifests
 from clusterspace.kube.objects import uid_of
@@ -34,14 +37,15 @@ from clusterspace.testing.builders import SECRETS as SECRETS_KIND
 from clusterspace.testing.faults import fault_proxy, status_reply
 from clusterspace.testing.hubs import client_for_test, real_server_for_test
 from clusterspace.testing.stage import Side
-from clusterspace.testing.steps import edit
+from clusterspace.testing.steps import edit, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MAPS = "/api/v1/namespaces/shop/configmaps"
 SHOP = ResourcePath(CONFIG_MAPS, "shop")
+AS_TABLE = (("Accept", TABLE),)
 COUNT = 40
-METADATA, WHOLE = "metadata", "whole"
+METADATA, WHOLE, CELLS = "metadata", "whole", "cells"
 
 
 @pytest.fixture(scope="module", params=["protobuf", "JSON"])
@@ -110,7 +114,8 @@ async def observed(site: Site, side: Side, name: str) -> AsyncGenerator[list[str
     def note(request: web.Request) -> bool:
         if "/configmaps" in request.path:
             is_metadata = "PartialObjectMetadataList" in request.headers.get("Accept", "")
-            asked.append(METADATA if is_metadata else WHOLE)
+            form = METADATA if is_metadata else WHOLE
+            asked.append(CELLS if request.query.get("includeObject") == "None" else form)
         return False
 
     async with AsyncExitStack() as stack:
@@ -173,6 +178,108 @@ async def test_a_list_shows_every_write_that_came_before_it(site: Site):
     await east.client.create(SHOP, config_map("another", padded(1), namespace="shop"))
 
     assert (await site.ask("GET", MAPS)).body["items"] == await every_list(site)
+
+
+async def table_of(site: Site, path: str = MAPS, token: str = "root-token") -> Any:
+    answer = await site.ask("GET", path, headers=AS_TABLE, token=token)
+    assert answer.code == 200
+    for row in answer.body["rows"]:
+        row["cells"].pop()  # its age, which is another one a moment later
+    return answer.body
+
+
+@pytest.fixture
+def _short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take Tables of so few rows for lists that are worth the trouble."""
+    monkeypatch.setattr(object_cache, "_LEAST_BYTES", 1)
+
+
+async def unknown_table(site: Site, path: str = MAPS) -> Any:
+    """The Table as members make it, of which nothing is kept."""
+    return await table_of(site, f"{path}{'&' if '?' in path else '?'}labelSelector=%21nothing")
+
+
+@pytest.mark.usefixtures("_short_lists")
+async def test_of_a_table_that_is_known_only_cells_are_read_and_what_is_new(site: Site):
+    side = site.members["east"]
+    async with observed(site, side, "seen") as asked:
+        for _ in range(2):
+            await table_of(site)
+        asked.clear()
+        known = await table_of(site)
+        assert sorted(asked) == [CELLS, METADATA]
+        assert known == await unknown_table(site)
+        assert [each["object"]["metadata"]["labels"] for each in known["rows"]]
+        assert {row["cells"][1] for row in known["rows"]} == {"east", "seen", "west"}
+
+        asked.clear()
+        await edit(side.client, SHOP.at("shop/east-05"), lambda held: {**held, "data": {}})
+        changed = await table_of(site)
+        assert sorted(asked) == [CELLS, METADATA, WHOLE]  # and the one object by its name
+        row = next(each for each in changed["rows"] if each["cells"][0].startswith("east-05."))
+        assert row["cells"][2] == 0
+        assert changed == await unknown_table(site)
+
+        held = await side.client.get(SHOP.at("shop/east-06"))
+        await side.client.delete(SHOP.at("shop/east-06"), DeleteOptions(uid_of(held)))
+        assert len((await table_of(site))["rows"]) == len(changed["rows"]) - 2  # by both names
+        await side.client.create(SHOP, config_map("east-06", padded(0), namespace="shop"))
+        assert await table_of(site) == await unknown_table(site)
+
+
+@pytest.mark.usefixtures("_short_lists")
+async def test_a_table_whose_cells_are_of_another_moment_is_read_whole(site: Site):
+    side = site.members["west"]
+    async with observed(site, side, "moved") as asked:
+        for _ in range(2):
+            await table_of(site)
+        asked.clear()
+        real, calls = known_lists._ConditionalList._cells, list[Any]()
+
+        async def cells(self: Any, request: Any) -> Any:
+            calls.append(request)
+            found = await real(self, request)
+            assert found is not None
+            return replace(found, metadata=replace(found.metadata, resource_version="1"))
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(known_lists._ConditionalList, "_cells", cells)
+            found = await table_of(site)
+
+        assert calls
+        assert asked.count(WHOLE) == 1
+        assert found == await unknown_table(site)
+
+
+@pytest.mark.usefixtures("_short_lists")
+async def test_a_member_decides_at_every_table_who_sees_it(site: Site):
+    side = site.members["east"]
+    await grant(site.hub, "jane", reaching(), "jane-tables")
+    await grant(side, "jane", using("configmaps"), "jane-tables")
+    for _ in range(3):
+        shown = await table_of(site, token="jane-token")
+        assert {row["cells"][1] for row in shown["rows"]} == {"east"}
+    binding = manifests.role_binding_path("jane-tables")
+    held = await side.client.get(binding)
+    await side.client.delete(binding, DeleteOptions(uid_of(held)))
+
+    async def is_refused() -> bool:
+        return (await site.ask("GET", MAPS, headers=AS_TABLE, token="jane-token")).code == 403
+
+    await until(is_refused)
+
+
+@pytest.mark.usefixtures("_short_lists")
+async def test_pages_of_a_known_table_add_up(site: Site):
+    for _ in range(3):
+        rows, token = list[Any](), ""
+        while True:
+            page = await table_of(site, f"{MAPS}?limit=7&continue={quote(token, safe='')}")
+            rows += page["rows"]
+            token = page["metadata"].get("continue", "")
+            if not token:
+                break
+        assert rows == (await unknown_table(site))["rows"]
 
 
 @pytest.mark.parametrize(

@@ -42,12 +42,15 @@ _BESIDE_BYTES: Final = 250
 """What a text takes beside itself: its digest, its place in its block and among the others."""
 _ALIAS_BYTES: Final = 150
 """What a second digest of a text takes, and its place among the others."""
+_PLACE_BYTES: Final = 8
+"""What it takes that a list names a text."""
 _FEW_STALE: Final = 64
 """Second digests of what is not kept any more are taken out when there are more than these."""
 _MOST_LISTS: Final = 64
 """Lists of one kind of one member, for all callers, whose order is known."""
 _MOST_HISTORIES: Final = 4096
 
+_MOST_IN_VAIN: Final = 3
 _MOST_SKIPPED: Final = 64
 _WORTHWHILE: Final = 0.8
 """A list of metadata that takes more than this part of the whole list's time is in vain."""
@@ -68,6 +71,16 @@ class KindKey(NamedTuple):
 
     naming: Naming
     subject: Subject
+    beside: str = ""
+    """Not the objects, but what stands beside their rows in Tables of this version."""
+
+
+class NamedBefore(NamedTuple):
+    """The texts that a list of metadata has named, for as long as it says the same."""
+
+    digest: bytes
+    read_at: float
+    texts: Sequence[Text]
 
 
 @dataclass(slots=True)
@@ -85,11 +98,15 @@ class CachedKind:
     blocks: dict[Block, None] = field(default_factory=dict[Block, None])
     """Those that any of the texts is in, and with them all that they take."""
     aliases: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes])
-    """Digests of the same metadata in protobuf, once it was compared, with those of `texts`."""
+    """Digests of the same metadata in other bytes, once it was compared, with those of `texts`."""
     lists: OrderedDict[Hashable, KnownList] = field(
         default_factory=OrderedDict[Hashable, KnownList]
     )
     """What callers were last told, by who asked in which words."""
+    named: OrderedDict[Hashable, NamedBefore] = field(
+        default_factory=OrderedDict[Hashable, NamedBefore]
+    )
+    """What lists of metadata named, by who asked in which words, place included."""
     lists_size: int = 0
     """What these take beside the texts, as it is counted in `size`."""
 
@@ -140,6 +157,7 @@ class ObjectCache:
         self.used_bytes = 0
         self._kinds: OrderedDict[KindKey, CachedKind] = OrderedDict()
         self._histories: OrderedDict[tuple[str, str], ListHistory] = OrderedDict()
+        self._in_vain: Counter[str] = Counter()
         self._plain_until: dict[str, float] = {}
         """Until when clusters are asked for metadata as JSON."""
         self._changes: Counter[str] = Counter()
@@ -199,8 +217,44 @@ class ObjectCache:
         found = map(kind.texts.get, digests)
         return [each if each and each.block.read_at > oldest else None for each in found]
 
+    def has_gone_back(self, key: KindKey, version: str) -> bool:
+        """Whether a cluster counts from a lower version again: what is kept of it is forgotten.
+
+        `version` is that of a list of what there is now, and empty for any other list.
+        """
+        kind = self._kinds.get(key)
+        return kind is not None and self._has_gone_back(key, kind, version)
+
+    def named_before(self, key: KindKey, asked: Hashable, digest: bytes) -> Sequence[Text]:
+        """Return the texts that the same list of metadata has named before; none if one is old."""
+        kind = self.find(key)
+        named = None if kind is None else kind.named.get(asked)
+        oldest = self.clock.monotonic() - TRUSTED_SECONDS
+        if named is None or named.digest != digest or named.read_at <= oldest:
+            return ()
+        return named.texts
+
+    def note_named(
+        self, key: KindKey, asked: Hashable, digest: bytes, texts: Sequence[Text]
+    ) -> None:
+        """Remember which texts a list of metadata has named."""
+        kind = self._kinds.get(key)
+        if kind is None or not texts:
+            return
+        self._forget_named(kind, asked)
+        read_at = min(each.block.read_at for each in texts)
+        kind.named[asked] = NamedBefore(digest, read_at, texts)
+        self._count(kind, len(texts) * _PLACE_BYTES)
+        while len(kind.named) > _MOST_LISTS:
+            self._forget_named(kind, next(iter(kind.named)))
+
+    def _forget_named(self, kind: CachedKind, asked: Hashable) -> None:
+        named = kind.named.pop(asked, None)
+        if named is not None:
+            self._count(kind, -len(named.texts) * _PLACE_BYTES)
+
     def unaliased(self, key: KindKey) -> dict[bytes, Text]:
-        """Return the texts of which it is not known how their metadata looks in protobuf."""
+        """Return the texts of which it is not known how their metadata looks in another form."""
         kind = self._kinds.get(key)
         if kind is None:
             return {}
@@ -213,7 +267,7 @@ class ObjectCache:
         if kind is None:
             return
         before = len(kind.aliases)
-        kind.aliases |= found
+        kind.aliases |= {each: to for each, to in found.items() if each != to}
         if len(kind.aliases) > len(kind.texts) + _FEW_STALE:
             kept = kind.texts
             kind.aliases = {each: to for each, to in kind.aliases.items() if to in kept}
@@ -223,9 +277,20 @@ class ObjectCache:
         """Whether to ask a cluster for metadata in protobuf: unless that was in vain of late."""
         return self._plain_until.get(cluster, 0.0) <= self.clock.monotonic()
 
+    def note_protobuf(self, cluster: str, *, pays: bool) -> None:
+        """Take note of how a list of metadata in protobuf went.
+
+        In vain some times running, the cluster writes JSON as quickly and is asked for that for a
+        while. Once says little: whatever else it had to do may have been what it took so long for.
+        """
+        self._in_vain[cluster] = 0 if pays else self._in_vain[cluster] + 1
+        if self._in_vain[cluster] >= _MOST_IN_VAIN:
+            self.refuse_protobuf(cluster)
+
     def refuse_protobuf(self, cluster: str) -> None:
-        """Ask a cluster for metadata as JSON for some time: it writes that as quickly."""
+        """Ask a cluster for metadata as JSON for some time."""
         self._plain_until[cluster] = self.clock.monotonic() + UNUSED_SECONDS
+        self._in_vain.pop(cluster, None)
 
     def has_room(self, size: int) -> bool:
         """Whether a list of so many bytes may be kept at all."""
@@ -367,6 +432,7 @@ class ObjectCache:
     def sweep(self, members: Collection[str]) -> None:
         """Forget what is too old to be used, kinds nobody asks for, and clusters that left."""
         now = self.clock.monotonic()
+        self._in_vain = Counter({each: self._in_vain[each] for each in members})
         self._plain_until = {
             each: until for each, until in self._plain_until.items() if until > now
         }
@@ -441,6 +507,8 @@ class ObjectCache:
             self._take_out(kind, digest)
         for asked in [key for key, each in kind.lists.items() if each.read_at <= oldest]:
             del kind.lists[asked]
+        for asked in [key for key, each in kind.named.items() if each.read_at <= oldest]:
+            self._forget_named(kind, asked)
 
     def _has_gone_back(self, key: KindKey, kind: CachedKind, version: str) -> bool:
         """Forget a kind whose cluster counts from a lower version again; return whether it does."""

@@ -209,9 +209,12 @@ class WarmFiles:
             for digest, each in self._cache.histories_of(cluster)
         ]
         kinds = [
-            (_Kind(*key, kind.list_kind, kind.api_version, kind.version), list(kind.texts.items()))
+            (
+                _Kind(key.naming, key.subject, kind.list_kind, kind.api_version, kind.version),
+                list(kind.texts.items()),
+            )
             for key, kind in self._cache.kinds_of(cluster)
-            if (key.subject.group, key.subject.resource) not in _NEVER_WRITTEN
+            if (key.subject.group, key.subject.resource) not in _NEVER_WRITTEN and not key.beside
         ]
         return _Kept(_Header(cluster, identity, self._clock.now(), histories), kinds, now)
 

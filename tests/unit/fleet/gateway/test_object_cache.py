@@ -258,9 +258,46 @@ async def test_who_writes_protobuf_slowly_is_asked_for_json_for_some_time():
     clock = ManualClock()
     cache = ObjectCache(clock, 1 << 20)
     assert cache.takes_protobuf("east")
-    cache.refuse_protobuf("east")
+    for pays in (False, False, True, False, False):
+        cache.note_protobuf("east", pays=pays)
+    assert cache.takes_protobuf("east"), "not three times running"
+    cache.note_protobuf("east", pays=False)
 
     assert not cache.takes_protobuf("east")
     assert cache.takes_protobuf("west")
     await clock.advance(UNUSED_SECONDS)
     assert cache.takes_protobuf("east")
+
+
+async def test_what_a_list_named_is_known_for_as_long_as_each_text_is_trusted():
+    clock = ManualClock()
+    cache = ObjectCache(clock, 1 << 20)
+    put(cache, EAST_PODS, 3)
+    texts = [each for each in cache.texts(EAST_PODS, "", [digest_of(b"0")]) if each]
+    before = cache.used_bytes
+    cache.note_named(EAST_PODS, "jane", b"digest", texts)
+
+    assert cache.named_before(EAST_PODS, "jane", b"digest") == texts
+    assert not cache.named_before(EAST_PODS, "jane", b"another")
+    assert not cache.named_before(EAST_PODS, "carl", b"digest")
+    assert not cache.named_before(WEST_PODS, "jane", b"digest")
+    assert cache.used_bytes > before
+    for number in range(100):
+        cache.note_named(EAST_PODS, number, b"digest", texts)
+    assert cache.used_bytes < before + 100 * 8
+
+    await clock.advance(TRUSTED_SECONDS)
+    assert not cache.named_before(EAST_PODS, 99, b"digest")
+    cache.sweep(("east",))
+    assert cache.used_bytes == 0
+
+
+def test_nothing_that_was_named_is_known_when_versions_go_back():
+    cache = ObjectCache(ManualClock(), 1 << 20)
+    put(cache, EAST_PODS, 1, version="5")
+
+    assert not cache.has_gone_back(EAST_PODS, "")
+    assert not cache.has_gone_back(EAST_PODS, "5")
+    assert cache.has_gone_back(EAST_PODS, "4")
+    assert cache.used_bytes == 0
+    assert not cache.has_gone_back(EAST_PODS, "4")

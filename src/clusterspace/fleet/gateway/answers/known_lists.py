@@ -11,6 +11,9 @@ rights, selectors, pages and versions as it does without us. What is put togethe
 own list at its own version, object for object: where one of them has changed since, the list is
 read whole. So it is as fresh as the member's word, after a write of the caller's or anybody's.
 
+Of a Table the member is asked for the cells, and for metadata at the same time; what stands beside
+the rows is known as objects are. See decision 0099.
+
 A list of metadata is mostly a quarter of the work for a member. Where it is not, or where objects
 change faster than they are listed, whole lists are asked for, and metadata ever more rarely.
 
@@ -23,7 +26,7 @@ is asked for the same list whatever the field.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from heapq import nsmallest
@@ -43,7 +46,9 @@ from clusterspace.fleet.gateway.fanout import FleetContext
 from clusterspace.fleet.gateway.merge.failures import Reply
 from clusterspace.fleet.gateway.merge.lists import (
     ClusterList,
+    KnownRow,
     ListMetadata,
+    beside_editor,
     read_cluster_list,
 )
 from clusterspace.fleet.gateway.merge.metadata_lists import (
@@ -62,7 +67,7 @@ from clusterspace.fleet.gateway.object_cache import (
 )
 from clusterspace.fleet.gateway.object_texts import KnownList, Text, Texts
 from clusterspace.fleet.gateway.renaming import LAST_APPLIED, encode, renamer
-from clusterspace.fleet.gateway.routes import HUB, MARKER, unqualifier
+from clusterspace.fleet.gateway.routes import HUB, MARKER, Subject, unqualifier
 from clusterspace.kube.json_errors import UNREADABLE
 
 _ACCEPT: Final = f"{JSON};as={METADATA_LIST};v=v1;g=meta.k8s.io,{JSON}"
@@ -81,6 +86,7 @@ _MEMBERS_AT_ONCE: Final = 32
 _FEW: Final = 8
 """Of a list in order, that part of which is sooner sorted than found in the order of all."""
 _WHERE: Final = ("continue", "resourceVersion", "resourceVersionMatch")
+_NULL: Final = msgspec.Raw(b"null")
 _NEVER_KEPT: Final = frozenset({("", "secrets")})
 
 MakeRequest = Callable[[Link], ApiRequest]
@@ -103,6 +109,8 @@ class ListQuestion:
         self.most = most
         """How many objects of each member are looked at, in their order; 0 is all of them."""
         self.is_cacheable = bool(context.fleet.cache.most_bytes) and _is_cacheable(context)
+        self.is_table = self.is_cacheable and context.representation.is_table
+        """Whether it is a Table, of which what stands beside the rows is kept."""
         # A thousand members are asked the same by the same, mostly: what is alike is made once.
         self._names_cluster = any(MARKER in value for _, value in query.pairs)
         self._keys: dict[str, KindKey] = {}
@@ -113,7 +121,13 @@ class ListQuestion:
         """Return under which key objects of a member are kept."""
         found = self._keys.get(cluster)
         if found is None:
-            found = KindKey(self.context.route.naming_in(cluster), self.context.subject)
+            context = self.context
+            if self.is_table:
+                # With the labels of the cluster, which are beside each row: others, another key.
+                beside = context.representation.meta_version
+                found = KindKey(context.naming_in(cluster), context.subject, beside)
+            else:
+                found = KindKey(context.route.naming_in(cluster), context.subject)
             self._keys[cluster] = found
         return found
 
@@ -143,7 +157,7 @@ class ListQuestion:
         be one who may reach these clusters, and none of them be in trouble.
         """
         found: dict[str, KnownList] = {}
-        if not self.is_cacheable:
+        if not self.is_cacheable or self.is_table:
             return {}
         context, cache = self.context, self.context.fleet.cache
         now = cache.clock.monotonic()
@@ -286,7 +300,8 @@ async def ask_for_list(
     except (ApiError, ClusterError) as failure:
         return Reply(link.cluster, failure=failure)
     await cache.before_lists(link.cluster)
-    history = cache.history(link.cluster, context.path, query)
+    form = ("as", context.representation.transform)
+    history = cache.history(link.cluster, context.path, [*query, form] if form[1] else query)
     # What is looked into here is kept from the first time on: else all of it would be in memory at
     # once, and be read again for the next field.
     if not history.is_repeated and context.field_filter is None:
@@ -301,11 +316,18 @@ async def ask_for_list(
             question, link, lambda link: replace(make_request(link), hold=hold), history, token
         )
     try:
-        texts = () if reply.listed is None else reply.listed.texts
-        question.hold(link.cluster, len(reply.body) or Texts.weight_of(texts))
+        question.hold(link.cluster, len(reply.body) or _weight_of(reply.listed))
     except ClusterError as no_room:
         return Reply(link.cluster, reply.status, failure=no_room)
     return reply
+
+
+def _weight_of(listed: ClusterList | None) -> int:
+    if listed is None:
+        return 0
+    return Texts.weight_of(listed.texts) + sum(
+        len(each.beside) for each in listed.rows if each.beside is not msgspec.UNSET
+    )
 
 
 async def _ask_and_keep(
@@ -332,7 +354,12 @@ async def _ask_and_keep(
     if not cache.has_room(len(reply.body)):
         return await fanout.judged(context, reply)
     request = make_request(link)
-    texts = await _keep(context, reply.listed, request)
+    try:
+        texts = await _keep(question, reply.listed, request)
+    except UNREADABLE:
+        return reply  # there is a row without its object: it is shown as it is
+    if question.is_table:
+        return reply
     return await _answered(question, replace(reply, body=b""), request, texts, started)
 
 
@@ -371,6 +398,8 @@ def _is_cacheable(context: FleetContext) -> bool:
     try:
         is_of_objects = not context.representation.transform
         judged = context.field_filter
+        if context.representation.is_table and judged is None:
+            is_of_objects = context.info.query.get("includeObject") in ("", "Metadata")
     except ApiError:
         return False  # it cannot be asked for or answered like this: who asks will say so
     if judged is not None:
@@ -397,21 +426,45 @@ def _is_of_now(request: ApiRequest) -> bool:
     return not any(key in ("resourceVersion", "continue") for key, _ in request.query)
 
 
-async def _keep(context: FleetContext, listed: ClusterList, request: ApiRequest) -> Sequence[Text]:
-    """Keep the objects of a list, and return them as they are kept, in the same order."""
-    rename = renamer(listed.naming, context.subject)
+async def _keep(question: ListQuestion, listed: ClusterList, request: ApiRequest) -> Sequence[Text]:
+    """Keep the objects of a list, or what stands beside its rows, and return them as they are kept.
+
+    In the same order. Raises one of UNREADABLE where there is no metadata.
+    """
     kept: list[tuple[bytes, msgspec.Raw]] = []
-    for start in range(0, len(listed.items), _AT_ONCE):
-        for item in listed.items[start : start + _AT_ONCE]:
-            # The digest is of the metadata as the member wrote it, before its names are changed.
-            digest = digest_of(item.get("metadata", b""))
-            kept.append((digest, msgspec.Raw(encode(rename(item)))))
+    found = _elements(listed, question.context.subject)
+    # The digest is of the metadata as the member wrote it, before its names are changed.
+    while batch := [
+        (digest_of(metadata), msgspec.Raw(encode(shown)))
+        for metadata, shown in islice(found, _AT_ONCE)
+    ]:
+        kept += batch
         await asyncio.sleep(0)
-    cache = context.fleet.cache
+    cache = question.context.fleet.cache
     version = listed.metadata.resource_version if _is_of_now(request) else ""
     now = cache.clock.monotonic()
     kind = CachedKind(listed.kind, listed.api_version, used_at=now, version=version)
-    return await cache.keep(KindKey(listed.naming, context.subject), kind, kept)
+    return await cache.keep(question.key(listed.cluster), kind, kept)
+
+
+class _Beside(msgspec.Struct):
+    metadata: msgspec.Raw
+
+
+_read_beside: Final = msgspec.json.Decoder(_Beside).decode
+
+
+def _elements(listed: ClusterList, subject: Subject) -> Iterator[tuple[msgspec.Raw, Any]]:
+    """Yield the metadata of each object of a list, and what clients are shown of it."""
+    if listed.is_table:
+        shown = beside_editor(listed.naming, subject)
+        for row in listed.rows:
+            beside = _NULL if row.beside is msgspec.UNSET else row.beside
+            yield _read_beside(beside).metadata, shown(beside)
+        return
+    rename = renamer(listed.naming, subject)
+    for item in listed.items:
+        yield item.get("metadata", _NULL), rename(item)
 
 
 class _ConditionalList:
@@ -427,6 +480,8 @@ class _ConditionalList:
         self._history = history
         self._cache = question.context.fleet.cache
         self._key = question.key(link.cluster)
+        self._digest = b""
+        self._before: Sequence[Text] = ()
 
     async def ask(self, token: str) -> Reply | None:
         """Return the list, or why there is none; None when it has to be asked for whole."""
@@ -441,66 +496,132 @@ class _ConditionalList:
             return None  # which says so, when it is asked for whole
         takes_protobuf = self._cache.takes_protobuf(self._link.cluster)
         accept = _ACCEPT_PROTOBUF if takes_protobuf else _ACCEPT
-        reply = await fanout.ask_one(
-            self._link, lambda _: self._for_metadata(request, accept), (JSON, PROTOBUF)
-        )
+        async with asyncio.TaskGroup() as group:
+            cells = group.create_task(self._cells(request)) if self._question.is_table else None
+            reply = await fanout.ask_one(
+                self._link, lambda _: self._for_metadata(request, accept), (JSON, PROTOBUF)
+            )
+        table = None if cells is None else cells.result()
+        named = await self._read(reply, request, token)
+        if not isinstance(named, NamedStates):
+            return named
         naming = self._key.naming
-        media_type = reply.headers.get("content-type", "").partition(";")[0].strip()
+        answered = self._cache.clock.monotonic() - started
+        if named.is_protobuf:
+            self._cache.note_protobuf(naming.cluster, pays=self._history.pays(answered))
+        elif takes_protobuf:
+            self._cache.refuse_protobuf(naming.cluster)
+        seconds = self._cache.clock.monotonic() - started
+        texts = await self._texts(named, request)
+        missing = [at for at, text in enumerate(texts) if text is None]
+        if len(missing) <= _MOST_FETCHED:
+            await self._fetch(named, texts, missing)
+        known = [text for text in texts if text is not None]
+        is_whole = len(known) == len(texts)
+        if is_whole and self._digest and not named.are_unchanged:
+            self._cache.note_named(self._key, self._asked(request), self._digest, known)
+        if self._question.is_table:
+            # Of one moment: a cluster gives a version to one state, so nothing was written between
+            # the two answers.
+            is_whole &= table is not None and (
+                (table.metadata, len(table.rows)) == (named.metadata, len(known))
+            )
+        self._history.note_metadata(seconds, sufficed=is_whole)
+        if not is_whole:
+            return None
+        if table is not None:
+            besides = zip(table.rows, Texts(known), strict=True)
+            rows = [KnownRow(row.cells, row.conditions, beside) for row, beside in besides]
+            return replace(reply, listed=replace(table, rows=rows), body=b"")
+        listed = ClusterList(naming, list_kind, api_version, named.metadata)
+        reply = replace(reply, listed=listed, body=b"")
+        return await _answered(self._question, reply, request, known, started)
+
+    async def _read(
+        self, reply: Reply, request: ApiRequest, token: str
+    ) -> NamedStates | Reply | None:
+        """Return which states a member names; or the reply it is instead, None if it is none."""
+        cluster, media_type = reply.cluster, reply.headers.get("content-type", "")
+        is_protobuf = media_type.partition(";")[0].strip() == PROTOBUF
         try:
             if reply.failure is not None:
                 raise reply.failure
             named = read_metadata_list(
-                reply.body, naming.cluster, is_protobuf=media_type == PROTOBUF
+                reply.body,
+                cluster,
+                is_protobuf=is_protobuf,
+                are_unchanged=lambda items: self._are_unchanged(items, request),
             )
             if named is None:
                 # It knows no such form, and has answered with the list itself.
                 self._history.note_metadata(0.0, sufficed=False)
+                if self._question.is_table:
+                    return None
                 return await fanout.take_apart(self._context, reply, token=token)
             if token and named.metadata.continue_token == token:
-                raise AnswerOverrun(naming.cluster, "its list does not end", code=200)
+                raise AnswerOverrun(cluster, "its list does not end", code=200)
+            version = named.metadata.resource_version if _is_of_now(request) else ""
+            if self._cache.has_gone_back(self._key, version):
+                return None  # nothing is known any more
         except (ApiError, ClusterError) as failure:
             is_misread = isinstance(failure, ClusterMisbehaved) or reply.status == 406
             if is_misread and not isinstance(failure, AnswerOverrun):
                 # Something on the way may stumble over the form. The list itself is asked for as
                 # ever, and this way ever more rarely.
-                self._cache.refuse_protobuf(naming.cluster)
+                self._cache.refuse_protobuf(cluster)
                 self._history.note_metadata(0.0, sufficed=False)
                 return None
             if isinstance(failure, ApiError):
-                self._cache.forget_list(self._key, self._question.asked(naming.cluster))
+                self._cache.forget_list(self._key, self._question.asked(cluster))
             return replace(reply, failure=failure)
-        answered = self._cache.clock.monotonic() - started
-        if takes_protobuf and not (named.is_protobuf and self._history.pays(answered)):
-            self._cache.refuse_protobuf(naming.cluster)
+        return named
+
+    def _asked(self, request: ApiRequest) -> Hashable:
+        """Return what tells one list of metadata from others, each page of it from the next."""
+        where = tuple(pair for pair in request.query if pair[0] in ("continue", "limit"))
+        return self._question.asked(self._link.cluster), where
+
+    def _are_unchanged(self, items: memoryview, request: ApiRequest) -> bool:
+        """Whether a member has named just these before, and what it named is kept still."""
+        self._digest = digest_of(items)
+        self._before = self._cache.named_before(self._key, self._asked(request), self._digest)
+        return bool(self._before)
+
+    async def _texts(self, named: NamedStates, request: ApiRequest) -> list[Text | None]:
+        """Return the text of each state that a member names; None for what is not known."""
         version = named.metadata.resource_version if _is_of_now(request) else ""
+        if named.are_unchanged:
+            return list(self._before)
         texts = self._cache.texts(self._key, version, list(map(digest_of, named.states)))
         missing = [at for at, text in enumerate(texts) if text is None]
-        seconds = self._cache.clock.monotonic() - started
-        if named.is_protobuf and missing:
+        if missing and (named.is_protobuf or self._question.is_table):
             # Once for each state: not what the next question will take.
-            missing = await self._compare(named, texts, missing)
-        if len(missing) <= _MOST_FETCHED:
-            await self._fetch(named, texts, missing)
-        known = [text for text in texts if text is not None]
-        is_whole = len(known) == len(texts)
-        self._history.note_metadata(seconds, sufficed=is_whole)
-        if not is_whole:
-            return None
-        listed = ClusterList(naming, list_kind, api_version, named.metadata)
-        reply = replace(reply, listed=listed, body=b"")
-        return await _answered(self._question, reply, request, known, started)
+            await self._compare(named, texts, missing)
+        return texts
 
     def _for_metadata(self, request: ApiRequest, accept: str) -> ApiRequest:
         headers = (pair for pair in request.headers if pair[0] != "accept")
         return replace(request, headers=(*headers, ("accept", accept)))
 
+    async def _cells(self, request: ApiRequest) -> ClusterList | None:
+        """Ask for the Table without what stands beside its rows; None for anything else."""
+        query = tuple(pair for pair in request.query if pair[0] != "includeObject")
+        bare = replace(request, query=(*query, ("includeObject", "None")))
+        reply = await fanout.ask_one(self._link, lambda _: bare)
+        if reply.failure is not None:
+            return None
+        try:
+            listed = read_cluster_list(reply.body, self._key.naming, self._context.api_version)
+        except ClusterMisbehaved:
+            return None
+        return listed if listed.is_table else None
+
     async def _compare(
         self, named: NamedStates, texts: list[Text | None], missing: Sequence[int]
-    ) -> list[int]:
-        """Fill in the texts of states that are known by their metadata as JSON.
+    ) -> None:
+        """Fill in the texts of states that are known by their metadata in other bytes.
 
-        Returns those that are missing still. What is found is remembered, so that each state is
-        compared once.
+        What is found is remembered, so that each state is compared once.
         """
         known: dict[Marks, bytes] = {}
         kept = self._cache.unaliased(self._key)
@@ -519,7 +640,6 @@ class _ConditionalList:
             if not number % _COMPARED_AT_ONCE:
                 await asyncio.sleep(0)
         self._cache.alias(self._key, found)
-        return [at for at in missing if texts[at] is None]
 
     async def _fetch(
         self, named: NamedStates, texts: list[Text | None], missing: Sequence[int]
@@ -549,12 +669,14 @@ class _ConditionalList:
             except ClusterMisbehaved:
                 return
             # Changed once more since the list named it, it is not what the list is of.
-            metadata = listed.items[0].get("metadata") if len(listed.items) == 1 else None
-            if metadata is None or not named.is_of(at, metadata):
+            try:
+                ((metadata, _),) = _elements(listed, self._context.subject)
+            except (ValueError, *UNREADABLE):
                 return
-            (texts[at],) = await _keep(self._context, listed, self._make_request(self._link))
-            if named.is_protobuf:
-                self._cache.alias(self._key, {digest_of(named.states[at]): digest_of(metadata)})
+            if not named.is_of(at, metadata):
+                return
+            (texts[at],) = await _keep(self._question, listed, self._make_request(self._link))
+            self._cache.alias(self._key, {digest_of(named.states[at]): digest_of(metadata)})
 
         async with asyncio.TaskGroup() as group:
             for at in missing:

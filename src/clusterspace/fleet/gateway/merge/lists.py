@@ -8,7 +8,7 @@ answer; those that only some clusters know come behind them. For other kinds the
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
@@ -69,6 +69,10 @@ class Row(msgspec.Struct, frozen=True, rename={"beside": "object"}):
     cells: list[Any]
     conditions: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     beside: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+class KnownRow(Row, frozen=True):
+    """A row beside which stands what clients are to see: its names are changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -491,8 +495,7 @@ def merged_rows(listed: ClusterList, subject: Subject, shown: Sequence[Object]) 
     name_at = renaming.name_column(listed.columns)
     node_at = renaming.node_columns(subject, listed.columns)
     rename = qualifier(listed.naming, subject)
-    rename_object = renaming.object_edit(listed.naming, subject)
-    row_labels = listed.naming.row_labels
+    shown_beside = beside_editor(listed.naming, subject)
     for row in listed.rows:
         cells, count = row.cells, len(row.cells)
         if rename is not None and name_at is not None and name_at < count:
@@ -511,10 +514,19 @@ def merged_rows(listed: ClusterList, subject: Subject, shown: Sequence[Object]) 
         shown_row: Fields = {"cells": arranged}
         if row.conditions is not msgspec.UNSET:
             shown_row["conditions"] = row.conditions
-        if row.beside is not msgspec.UNSET:
-            beside = rename_object(row.beside)
-            shown_row["object"] = labelled(beside, row_labels) if row_labels else beside
+        if isinstance(row, KnownRow):
+            shown_row["object"] = row.beside
+        elif row.beside is not msgspec.UNSET:
+            shown_row["object"] = shown_beside(row.beside)
         yield shown_row
+
+
+def beside_editor(naming: Naming, subject: Subject) -> Callable[[msgspec.Raw], Any]:
+    """Return how what stands beside a row becomes what clients see there."""
+    rename, row_labels = renaming.object_edit(naming, subject), naming.row_labels
+    if not row_labels:
+        return rename
+    return lambda beside: labelled(rename(beside), row_labels)
 
 
 def labelled(beside: Any, row_labels: bytes) -> Any:

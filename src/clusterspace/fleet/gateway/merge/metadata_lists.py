@@ -9,7 +9,7 @@ stands for is found out once, by what both say of it (`Marks`), and remembered b
 bytes from then on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -59,6 +59,8 @@ class NamedStates:
     metadata: ListMetadata
     states: Sequence[memoryview | msgspec.Raw]
     is_protobuf: bool = False
+    are_unchanged: bool = False
+    """Whether they are what they were, byte for byte, and have not been taken apart."""
 
     def read(self, at: int) -> Object:
         """Return one of them as JSON has it; raise one of UNREADABLE."""
@@ -76,7 +78,9 @@ class NamedStates:
         return msgspec.convert(self.read(at), Head)
 
     def marks(self, at: int) -> Marks:
-        """Return which state one of them is of, in protobuf; raise one of UNREADABLE."""
+        """Return which state one of them is of; raise one of UNREADABLE."""
+        if not self.is_protobuf:
+            return marks_of(_read_marked(self.states[at]))
         uid = version = b""
         writers: list[tuple[str, int]] = []
         try:
@@ -101,8 +105,8 @@ class NamedStates:
 
     def is_of(self, at: int, metadata: msgspec.Raw) -> bool:
         """Whether the metadata of an object, as its cluster wrote it in JSON, is of that state."""
-        if not self.is_protobuf:
-            return self.states[at] == metadata
+        if not self.is_protobuf and self.states[at] == metadata:
+            return True
         try:
             return self.marks(at) == marks_of(_read_marked(metadata))
         except UNREADABLE:
@@ -161,17 +165,29 @@ class _MetadataAnswer(msgspec.Struct, rename="camel"):
 _decoder: Final = msgspec.json.Decoder(_MetadataAnswer)
 
 
-def read_metadata_list(body: bytes, cluster: str, *, is_protobuf: bool) -> NamedStates | None:
+def _never(_items: memoryview) -> bool:
+    return False
+
+
+def read_metadata_list(
+    body: bytes,
+    cluster: str,
+    *,
+    is_protobuf: bool,
+    are_unchanged: Callable[[memoryview], bool] = _never,
+) -> NamedStates | None:
     """Take a list of metadata apart; None when it is another list, as older servers answer.
 
-    Raises ClusterMisbehaved when it is no list at all.
+    `are_unchanged` is shown all objects of a list in protobuf, in one piece: if it says so, they
+    are not taken apart. Raises ClusterMisbehaved when it is no list at all.
     """
     try:
-        found = _read_protobuf(body) if is_protobuf else _read_json(body)
+        found = _read_protobuf(body, are_unchanged) if is_protobuf else _read_json(body)
     except (ApiError, *UNREADABLE) as error:
         raise ClusterMisbehaved(cluster, f"its answer is not a list: {error}") from error
     if found is not None:
-        require_fit_metadata(found.metadata, cluster, has_items=bool(found.states))
+        has_items = bool(found.states) or found.are_unchanged
+        require_fit_metadata(found.metadata, cluster, has_items=has_items)
     return found
 
 
@@ -186,24 +202,27 @@ def _read_json(body: bytes) -> NamedStates | None:
     return NamedStates(metadata, [each.metadata for each in answer.items or ()])
 
 
-def _read_protobuf(body: bytes) -> NamedStates:
+def _read_protobuf(body: bytes, are_unchanged: Callable[[memoryview], bool]) -> NamedStates:
     envelope = read_envelope(body)
     if envelope.kind != METADATA_LIST:
         raise MalformedObject(f"it is a {plain_text.line(envelope.kind, 64)}", place="body")
-    said, data = b"", envelope.raw
-    whole = memoryview(data)
+    data = envelope.raw
+    whole, spans = memoryview(data), read_spans(data, 0, len(data), METADATA_LIST)
+    number, start, end = next(spans, (0, 0, 0))
+    if number != _LIST_METADATA:
+        raise MalformedObject("its own metadata does not come first", place="body")
+    said = decode_message("meta.ListMeta", data[start:end])
+    fields = msgspec.convert(said, _ListMetadata)
+    metadata = ListMetadata(fields.version, fields.token, fields.remainingItemCount)
+    if end < len(data) and are_unchanged(whole[end:]):
+        return NamedStates(metadata, (), is_protobuf=True, are_unchanged=True)
     states: list[memoryview] = []
     most = max(64, len(data) // _LEAST_BYTES)
-    for number, start, end in read_spans(data, 0, len(data), METADATA_LIST):
-        if number == _LIST_METADATA:
-            said = data[start:end]
-        elif number == _ITEMS:
-            at, first, last = next(read_spans(data, start, end, "items"), (0, 0, 0))
-            if at != _METADATA:
-                raise MalformedObject("items: one has no metadata", place="items")
-            states.append(whole[first:last])
-            if len(states) > most:
-                raise msgspec.DecodeError(_TOO_MANY)
-    fields = msgspec.convert(decode_message("meta.ListMeta", said), _ListMetadata)
-    metadata = ListMetadata(fields.version, fields.token, fields.remainingItemCount)
+    for number, start, end in spans:
+        at, first, last = next(read_spans(data, start, end, "items"), (0, 0, 0))
+        if (number, at) != (_ITEMS, _METADATA):
+            raise MalformedObject("items: one has no metadata", place="items")
+        states.append(whole[first:last])
+        if len(states) > most:
+            raise msgspec.DecodeError(_TOO_MANY)
     return NamedStates(metadata, states, is_protobuf=True)

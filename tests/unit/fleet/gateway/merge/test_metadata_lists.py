@@ -80,7 +80,14 @@ def test_both_forms_say_the_same():
     ids=["another version", "another object", "written at another time", "by nobody"],
 )
 def test_another_state_is_another_one(other: dict[str, Any]):
-    assert not in_protobuf(listed(metadata(0))).is_of(0, msgspec.Raw(json.dumps(other).encode()))
+    text = msgspec.Raw(json.dumps(other).encode())
+    assert not in_protobuf(listed(metadata(0))).is_of(0, text)
+    assert not in_json(listed(metadata(0))).is_of(0, text)
+
+
+def test_the_same_state_in_another_order_is_the_same():
+    turned = dict(reversed(metadata(0).items()))
+    assert in_json(listed(metadata(0))).is_of(0, msgspec.Raw(json.dumps(turned).encode()))
 
 
 def test_objects_without_uid_or_version_are_like_no_other():
@@ -99,6 +106,31 @@ def test_another_list_is_none_of_metadata():
     body = write_envelope(Envelope("v1", "PodList", b""))
     with pytest.raises(ClusterMisbehaved, match="it is a PodList"):
         read_metadata_list(body, "west", is_protobuf=True)
+
+
+def test_what_is_unchanged_is_not_taken_apart():
+    shown: list[bytes] = []
+
+    def are_unchanged(items: memoryview) -> bool:
+        shown.append(bytes(items))
+        return len(shown) > 1
+
+    first, second = (
+        read_metadata_list(
+            encode(listed(metadata(0), resourceVersion=version)),
+            "west",
+            is_protobuf=True,
+            are_unchanged=are_unchanged,
+        )
+        for version in ("9", "12")
+    )
+
+    assert first is not None
+    assert second is not None
+    assert (len(first.states), len(second.states)) == (1, 0)
+    assert second.are_unchanged
+    assert second.metadata.resource_version == "12"
+    assert shown[0] == shown[1], "whatever the list says of itself"
 
 
 @pytest.mark.parametrize(
