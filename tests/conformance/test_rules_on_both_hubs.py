@@ -19,6 +19,7 @@ from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.clusters import CLUSTERS, WORKS
 from clusterspace.apis.member_clusters import AGENT, KUBEFLEET
 from clusterspace.apis.policies import PROPAGATION_POLICIES
+from clusterspace.apis.staged_updates import NAMESPACED_RUNS
 from clusterspace.apis.witnesses import LEASE_NAMESPACE, WitnessReport, lease_of
 from clusterspace.apis.works import RESOURCE_BINDINGS
 from clusterspace.apiserver.http.users import User
@@ -48,6 +49,7 @@ PLACEMENTS = GroupVersionResource(
     "placement.kubernetes-fleet.io", "v1", "clusterresourceplacements"
 )
 OVERRIDES = GroupVersionResource("policy.karmada.io", "v1alpha1", "overridepolicies")
+RUNS = NAMESPACED_RUNS.runs
 ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroles")
 BINDINGS = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterrolebindings")
 SAID_BY = re.compile(r'^admission webhook "[a-z.]+" denied the request: ')
@@ -91,7 +93,7 @@ async def hubs(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[dict[
 async def prepare(hub: ClusterClient) -> None:
     """Make what the table is about: a cluster, a policy, a binding, a Work, and who Jane is."""
     groups = ["work.karmada.io", "cluster.karmada.io", "cluster.kubernetes-fleet.io"]
-    groups.append(LEASES.group)
+    groups += [LEASES.group, RUNS.group]
     rules = [
         {"apiGroups": groups, "resources": ["*"], "verbs": ["get", "create", "update", "patch"]}
     ]
@@ -99,6 +101,7 @@ async def prepare(hub: ClusterClient) -> None:
     role_ref = {"apiGroup": ROLES.group, "kind": "ClusterRole", "name": "jane"}
     # Everything but the right to say where credentials go.
     rules[0]["resources"] = ["clusters", "memberclusters", "resourcebindings", "works", "leases"]
+    rules[0]["resources"] += ["stagedupdateruns", "stagedupdateruns/status"]
     for place, body in (
         (ROLES, {"kind": "ClusterRole", "rules": rules}),
         (BINDINGS, {"kind": "ClusterRoleBinding", "subjects": subjects, "roleRef": role_ref}),
@@ -109,6 +112,7 @@ async def prepare(hub: ClusterClient) -> None:
         await hub.create(ResourcePath(NAMESPACES), manifests.namespace("karmada-cluster"))
     for each in (cluster("west", "id-1"), policy("web"), binding("web"), work("web"), settings()):
         await hub.create(resource_path_of(each).collection, each)
+    await hub.create(ResourcePath(RUNS, "default"), RUN)
     for _ in range(100):
         # A kube-apiserver learns of new roles and policies a moment later.
         if await may_write_works(hub):
@@ -207,6 +211,13 @@ ROLE: Object = {
     "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}],
 }
 
+RUN: Object = {
+    "apiVersion": RUNS.api_version,
+    "kind": "StagedUpdateRun",
+    "metadata": {"name": "web-1", "namespace": "default"},
+    "spec": {"placementName": "web", "stagedRolloutStrategyName": "rings", "state": "Initialize"},
+}
+
 Act = Callable[[Hub, ClusterClient], Awaitable[Any]]
 
 
@@ -222,6 +233,14 @@ def creating(body: Object, place: GroupVersionResource | None = None) -> Act:
 async def creating_witness(_: Hub, user: ClusterClient) -> None:
     place = ResourcePath(LEASES, LEASE_NAMESPACE)
     await user.create(place, WITNESS, WriteOptions(is_dry_run=True))
+
+
+async def telling_success(hub: Hub, user: ClusterClient) -> None:
+    place = ResourcePath(RUNS, "default", "web-1")
+    succeeded = {"type": "Succeeded", "status": "True", "reason": "Done", "message": ""}
+    succeeded["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    forged = with_value(await hub.admin.get(place), [succeeded], "status", "conditions")
+    await user.update(place.with_subresource("status"), forged, WriteOptions(is_dry_run=True))
 
 
 def changing(place: ResourcePath, change: Callable[[Object], Object]) -> Act:
@@ -458,6 +477,14 @@ TABLE = (
         creating_witness,
         "Forbidden",
         "the Lease says which clusters answer, and others are left because of it",
+        is_same_text=False,
+    ),
+    Bad(
+        "what a run did",
+        "jane",
+        telling_success,
+        "Forbidden",
+        "the status of a run says what it did, and what it does next follows from that",
         is_same_text=False,
     ),
     Bad(

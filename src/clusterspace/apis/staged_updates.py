@@ -32,6 +32,9 @@ INITIALIZED: Final = "Initialized"
 PROGRESSING: Final = "Progressing"
 SUCCEEDED: Final = "Succeeded"
 
+RECORD: Final = "progress"
+"""`update` on `clusterstagedupdateruns/progress`: the right to say what runs did; no URL."""
+
 DELETE_STAGE: Final = "kubernetes-fleet.io/deleteStage"
 
 _RUN_LABEL: Final = "kubernetes-fleet.io/targetUpdateRun"

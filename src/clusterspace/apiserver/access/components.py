@@ -25,7 +25,7 @@ And nobody becomes an agent or a component by impersonation: those names come wi
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
-from clusterspace.apis import witnesses
+from clusterspace.apis import staged_updates, witnesses
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, EXECUTION_PREFIX
 from clusterspace.apis.consumers import CLUSTER_CONSUMERS, CLUSTER_PROFILES, is_consumers
 from clusterspace.apis.identities import (
@@ -155,7 +155,18 @@ _CERTIFIED: Final = "agents and parts of the control plane are known by certific
 _ELSEWHERE: Final = f"outside of {CLUSTER_NAMESPACE} it is none of this part's business"
 _SUBRESOURCES: Final = ("", "status", "scale")
 _ACCOUNTS: Final = ("", "serviceaccounts")
-_WITNESSING: Final = ("cluster.karmada.io", "clusters", witnesses.SUBRESOURCE)
+_RIGHTS: Final = frozenset(
+    {
+        (*_ACCOUNTS, "token"),
+        ("cluster.karmada.io", "clusters", witnesses.SUBRESOURCE),
+        (
+            staged_updates.CLUSTER_RUNS.runs.group,
+            staged_updates.CLUSTER_RUNS.runs.resource,
+            staged_updates.RECORD,
+        ),
+    }
+)
+"""Subresources that they need beside these, which most often are rights and no URLs."""
 _METRICS: Final = frozenset({"metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"})
 _NO_OTHERS: Final = "the controllers need no subresource but status and scale"
 _MEASURING: Final = "the controllers list pods and read metrics of members, and reach nothing else"
@@ -185,8 +196,7 @@ def limit_of(user: User, info: RequestInfo, name: str) -> str:
     if info.subresource not in _SUBRESOURCES:
         # Their own role has no tokens: who wants the controllers to give some to a program says so
         # in its namespace, by a role that names the account.
-        named = (*kind, info.subresource)
-        return "" if named in ((*_ACCOUNTS, "token"), _WITNESSING) else _NO_OTHERS
+        return "" if (*kind, info.subresource) in _RIGHTS else _NO_OTHERS
     if info.group == RBAC_GROUP and info.verb in ("bind", "escalate"):
         return _LENDING
     if kind in _OWN_NAMES and info.verb in ("delete", "deletecollection"):

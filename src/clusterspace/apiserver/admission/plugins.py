@@ -57,6 +57,7 @@ from clusterspace.apiserver.admission.rights import (
     CredentialsRight,
     OverrideRight,
     OwnerRight,
+    RecordRight,
     TemplateRight,
 )
 from clusterspace.apiserver.admission.service_accounts import ServiceAccount
@@ -103,6 +104,7 @@ def access_plugins(access: Access) -> tuple[Plugin, ...]:
         CreateRight(authorizer),
         AgentGuard(authorizer.scope_of),
         CredentialsRight(authorizer),
+        RecordRight(authorizer),
         OwnerRight(authorizer),
         ComponentGuard(),
         EscalationGuard(authorizer, access.role_cache),

@@ -13,6 +13,7 @@ from clusterspace.apis import (
     fleet_placements,
     interpreters,
     member_clusters,
+    staged_updates,
     tunnels,
     witnesses,
     works,
@@ -35,6 +36,8 @@ from clusterspace.kube.objects import Object, annotations_of, find_at, name_of, 
 from clusterspace.kube.resources import GroupVersionResource, ResourceInfo
 
 _BINDINGS: Final = frozenset({works.RESOURCE_BINDING, works.CLUSTER_RESOURCE_BINDING})
+
+_RUNS: Final = frozenset(each.run for each in staged_updates.STAGED_SCOPES)
 
 _OVERRIDES: Final = {
     fleet_overrides.CLUSTER_KIND: ("spec",),
@@ -263,6 +266,39 @@ class CredentialsRight(Plugin):
         needed = resource_attributes("update", group, plural, version=version, subresource=right)
         if not (await self._authorizer.decide(admission.user, needed)).allowed:
             raise refusal(admission.user, needed, why)
+
+
+class RecordRight(Plugin):
+    """What the controllers write down for themselves is written by nobody else.
+
+    The status of a staged update run says which stages are over and what was approved, and the run
+    goes on from there: who writes it passes by every approval. Many may write all there is in one
+    namespace, so the right is one of the whole hub: `update` on `clusterstagedupdateruns/progress`,
+    which is no URL.
+    """
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+
+    async def admit(self, hub: HubState, admission: Admission) -> Object:
+        """Let what changes no record pass; ask for the right otherwise."""
+        info, new, old = admission.served.info, admission.new, admission.old or {}
+        is_run = info.group == fleet_placements.GROUP and info.kind in _RUNS
+        is_told = admission.subresource == "status" and new.get("status") != old.get("status")
+        if not is_run or not is_told:
+            return new
+        runs = staged_updates.CLUSTER_RUNS.runs
+        needed = resource_attributes(
+            "update",
+            runs.group,
+            runs.resource,
+            version=runs.version,
+            subresource=staged_updates.RECORD,
+        )
+        if not (await self._authorizer.decide(admission.user, needed)).allowed:
+            why = "the status of a run says what it did, and what it does next follows from that"
+            raise refusal(admission.user, needed, why)
+        return new
 
 
 class AgentGuard(Plugin):

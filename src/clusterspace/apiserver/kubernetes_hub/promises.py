@@ -57,6 +57,11 @@ PROMISES: Final = (
         policies=("clusterspace-witnesses",),
     ),
     Promise(
+        "what runs did",
+        "said by those alone who may `update` `clusterstagedupdateruns/progress`",
+        policies=("clusterspace-run-records",),
+    ),
+    Promise(
         "Secrets of clusters",
         "tied to one Cluster and to the address it has",
         ("credentials",),

@@ -41,6 +41,7 @@ from clusterspace.apiserver.admission.rights import (
     CredentialsRight,
     OverrideRight,
     OwnerRight,
+    RecordRight,
     TemplateRight,
 )
 from clusterspace.apiserver.admission.services import ServiceRules
@@ -76,6 +77,7 @@ def webhook_plugins(
     return (
         AgentGuard(),
         CredentialsRight(rights),
+        RecordRight(rights),
         OwnerRight(rights),
         ComponentGuard(),
         CarriedRights(store),

@@ -23,6 +23,7 @@ from clusterspace.kube.resources import ResourceInfo
 FLEET = User(FLEET_USER)
 CONTROLLERS = User(CONTROLLERS_USER)
 JANE = User("jane")
+RUNS = "placement.kubernetes-fleet.io/clusterstagedupdateruns"
 RBAC = "rbac.authorization.k8s.io"
 
 
@@ -56,6 +57,7 @@ def through_proxy(verb: str, inner: RequestInfo) -> RequestInfo:
             through_proxy("get", request("get", "external.metrics.k8s.io/queue", "shop")),
             "west",
         ),
+        (CONTROLLERS, request("update", RUNS, subresource="progress"), ""),
         (CONTROLLERS, request("list", "/secrets"), ""),
         (CONTROLLERS, request("delete", "/secrets", "karmada-cluster"), "west"),
         (CONTROLLERS, request("delete", "/namespaces"), "karmada-es-west"),

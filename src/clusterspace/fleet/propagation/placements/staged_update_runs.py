@@ -79,6 +79,7 @@ from clusterspace.fleet.propagation.placements.staged_updates import (
     failed_initialization,
     failed_run,
     initial_status,
+    shape_problem,
 )
 from clusterspace.fleet.propagation.placements.steps import (
     KnownFleetBindings,
@@ -243,6 +244,8 @@ class StagedUpdateRuns(Reconciler):
             return f"there is no {placement_text(key)}"
         if not is_external(placement):
             return f"strategy.type of {placement_text(key)} is not External"
+        if is_initialized(run) and (problem := shape_problem(run)):
+            return f"its status is not as it was written: {problem}"
         for each in self._known_runs.of(key):
             if is_newer(each, run) and is_initialized(each) and has_begun(each):
                 return f"the newer {kind} {name_of(each)} holds"

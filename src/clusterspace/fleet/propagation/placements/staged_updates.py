@@ -61,6 +61,7 @@ STUCK_SECONDS: Final = 300.0
 
 STARTED: Final = "Started"
 _MOST_NAMED: Final = 3
+_MOST_LISTED: Final = 10
 _NANOSECONDS: Final = 1_000_000_000
 
 
@@ -234,6 +235,44 @@ def failed_run(run: Object, message: str, now: float) -> Object:
         failed = Condition(kind, FALSE, "UpdateRunFailed", message, generation_of(run))
         status["conditions"] = set_condition(status.get("conditions"), failed, now).conditions
     return status
+
+
+def shape_problem(run: Object) -> str:
+    """Return in what the status of a run cannot be as a run left it; empty when it can.
+
+    Who may write statuses, or an older version of ours, may have left anything that the schema lets
+    through. A run that is read as far as it goes could pass by a stage, and one that is not read
+    at all would be looked at again for ever.
+    """
+    status: Object = run.get("status") or {}
+    configured: list[Object] = find_at(status, "stagedUpdateStrategySnapshot", "stages") or []
+    stages: list[Object] = status.get("stagesStatus") or []
+    wanted = [str(each.get("name")) for each in configured]
+    found = [str(each.get("stageName")) for each in stages]
+    if not wanted or wanted != found:
+        names = (", ".join(each[:_MOST_LISTED]) or "none" for each in (wanted, found))
+        return "its strategy has the stages {}, and its status {}".format(*names)
+    clusters: set[str] = set()
+    for config, stage in zip(configured, stages, strict=True):
+        name = stage.get("stageName")
+        for task_key, status_key in (
+            ("beforeStageTasks", "beforeStageTaskStatus"),
+            ("afterStageTasks", "afterStageTaskStatus"),
+        ):
+            tasks = [each.get("type") for each in config.get(task_key) or ()]
+            states = [each.get("type") for each in stage.get(status_key) or ()]
+            if tasks != states:
+                return f"{status_key} of stage {name} does not have the tasks of its strategy"
+        for entry in stage.get("clusters") or ():
+            cluster = str(entry.get("clusterName"))
+            if cluster in clusters:
+                return f"cluster {cluster} is in its stages more than once"
+            clusters.add(cluster)
+        try:
+            is_in_stage(config, {})
+        except InvalidRunError as error:
+            return str(error)
+    return ""
 
 
 def max_concurrency(stage: Object, clusters: int) -> int:

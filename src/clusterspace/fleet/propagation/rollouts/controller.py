@@ -108,13 +108,14 @@ from clusterspace.fleet.propagation.placements.staged_updates import (
     RunView,
     failed_run,
     initial_status,
+    shape_problem,
 )
 from clusterspace.fleet.propagation.rollouts.decisions import (
     PolicyTarget,
     StagedCopy,
     at_once,
     changing_part,
-    has_succeeded,
+    has_brought,
     known_revisions,
     last_number,
     overrides_about,
@@ -405,7 +406,8 @@ class PolicyRollouts(Reconciler):
         except StaysHome:
             return None  # whoever writes the Works says so
         known = known_revisions(binding, runs)
-        if known is not None and has_succeeded(runs.get(known.run, {})):
+        targets = {each.name for each in targets_of(binding)}
+        if known is not None and has_brought(runs.get(known.run, {}), known, targets):
             # Before anything newer is: what it brought everywhere is what one goes back to.
             known = replace(known, stable=known.latest)
         if template is None or is_being_deleted(template):
@@ -436,7 +438,6 @@ class PolicyRollouts(Reconciler):
                 if live is None or controller_uid_of(live) != uid_of(binding):
                     raise Conflict(f"{path} is another binding's, and must go first") from None
 
-        targets = {each.name for each in targets_of(binding)}
         if known is None or not targets:
             # The first state goes everywhere at once: nobody has one that could be kept.
             known = BindingRevisions(revision, revision, dict.fromkeys(targets, revision))
@@ -477,12 +478,13 @@ class PolicyRollouts(Reconciler):
         named = [*going, *(each.revisions.run for each in unsettled)]
         name = max(named, key=run_number, default="")
         run = runs.get(name)
-        if run is not None and has_succeeded(run):
+        if run is not None and is_over(run):
             # Killed before this, the next attempt finds a run that succeeded, and ends up here.
             for member in unsettled:
                 revisions = member.revisions
-                member.revisions = replace(revisions, stable=revisions.latest)
-                await self._write(member)
+                if has_brought(run, revisions, (e.name for e in targets_of(member.binding))):
+                    member.revisions = replace(revisions, stable=revisions.latest)
+                    await self._write(member)
             unsettled = [each for each in members if not each.is_settled]
         if not unsettled and not going:
             for member in members:
@@ -555,7 +557,13 @@ class PolicyRollouts(Reconciler):
         if run is not None and is_being_deleted(run):
             raise Conflict(f"the run {name} goes, and is made anew")
         if run is not None and not is_over(run) and is_initialized(run):
-            return run
+            problem = shape_problem(run)
+            if not problem:
+                return run
+            # What it has done cannot be told any more: the next run does it all again, and what
+            # is there already is found in the bindings.
+            why = f"its status is not as it was written: {problem}"
+            run = await self._write_run(run, failed_run(run, why, self._clock.now()), runs)
         is_foreign = name != run_name(name_of(policy), run_number(name))
         if is_foreign or (run is not None and is_over(run)):
             # Over, and something is left: a cluster that was in no stage, or the policy had no

@@ -185,9 +185,15 @@ def known_revisions(binding: Object, runs: Iterable[str]) -> BindingRevisions | 
     return replace(found, run="")
 
 
-def has_succeeded(run: Object) -> bool:
-    """Whether a run has brought all that it was to bring."""
-    return is_true(find_at(run, "status", "conditions"), SUCCEEDED)
+def has_brought(run: Object, revisions: BindingRevisions, targets: Iterable[str]) -> bool:
+    """Whether a run has brought its newest state to all clusters of a binding.
+
+    The run says so, and is believed as far as the binding agrees: whoever could write statuses of
+    runs would otherwise say what is good. A cluster that nothing is decided for came after it.
+    """
+    is_reported = is_true(find_at(run, "status", "conditions"), SUCCEEDED)
+    latest = revisions.latest
+    return is_reported and all(revisions.clusters.get(each, latest) == latest for each in targets)
 
 
 def at_once(strategy: Object) -> Object:
