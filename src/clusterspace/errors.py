@@ -541,6 +541,10 @@ class StaysHome(ClusterspaceError):
     """An object that may not leave the hub, or not by the binding that asks for it; says why."""
 
 
+class SnapshotAltered(ClusterspaceError):
+    """A snapshot that does not say any more what was stored in it; the message names it."""
+
+
 class StreamBroken(ClusterspaceError):
     """A peer that breaks the stream protocol it upgraded to."""
 

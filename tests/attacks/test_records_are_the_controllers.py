@@ -1,8 +1,9 @@
-"""What runs did is said by the controllers alone, and is believed as far as it can be true.
+"""What runs did and snapshots hold is said by the controllers, and believed as far as it can be.
 
-The attacker may write all there is of staged update runs, in one namespace or in all: a status that
-says `Succeeded`, or that a stage was approved, once was taken at its word, and one of another shape
-held the run, and every later change, for ever.
+The attacker may write all there is of staged update runs and snapshots, in one namespace or in all:
+a status that says `Succeeded`, or that a stage was approved, once was taken at its word, and one of
+another shape held the run, and every later change, for ever. What was written into a snapshot was
+brought to clusters, without a stage or an approval.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -13,17 +14,36 @@ import pytest
 from tests.attacks.test_rights_beyond_patch import Hub, rule
 from tests.component.placement_site import PlacementSite, placement, placement_site, running
 from tests.flows.stages import edit
-from tests.flows.test_policy_rollouts import APPROVED, RINGS, contents, placed, until_contents
+from tests.flows.test_policy_rollouts import (
+    APPROVED,
+    BINDING,
+    RINGS,
+    contents,
+    placed,
+    until_contents,
+    until_rolled_out,
+)
 from tests.flows.test_staged_updates import Runs, run, stage, strategy
 
-from clusterspace.apis.fleet_placements import GROUP
+from clusterspace.apis.fleet_placements import (
+    API_VERSION,
+    CLUSTER_WIDE,
+    GROUP,
+    NAMESPACED,
+    PARENT,
+    RESOURCE_HASH,
+    PlacementScope,
+)
+from clusterspace.apis.rollouts import revision_name, revisions_of
 from clusterspace.apis.staged_updates import CLUSTER_RUNS, NAMESPACED_RUNS, StagedScope
 from clusterspace.client.requests import ResourcePath
 from clusterspace.errors import Forbidden
 from clusterspace.kube.conditions import find_condition
-from clusterspace.kube.objects import Object, find_at, with_metadata, with_value
+from clusterspace.kube.objects import Object, find_at, metadata_of, with_metadata, with_value
+from clusterspace.testing.builders import config_map
 from clusterspace.testing.hubs import client_for_test, hub_for_test
 from clusterspace.testing.settled import settled
+from clusterspace.testing.steps import until
 
 SUCCEEDED: Object = {
     "type": "Succeeded",
@@ -188,3 +208,131 @@ async def test_a_placements_run_of_another_shape_fails_and_says_so(
     said = find_condition(status["conditions"], "Succeeded") or {}
     assert said["message"].startswith("its status is not as it was written: ")
     assert await site.data("two", "settings") is None
+
+
+# What snapshots hold
+
+
+def snapshot(namespace: str, value: str) -> Object:
+    wanted = config_map("settings", {"v": value}, namespace="app")
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ResourceSnapshot" if namespace else "ClusterResourceSnapshot",
+        "metadata": {"name": "mine", **({"namespace": namespace} if namespace else {})},
+        "spec": {"selectedResources": [wanted]},
+    }
+
+
+@pytest.mark.parametrize("scope", [CLUSTER_WIDE, NAMESPACED], ids=["of the hub", "namespaced"])
+async def test_who_may_write_snapshots_does_not_say_what_is_in_them(
+    hub: Hub, scope: PlacementScope
+) -> None:
+    resource, namespace = scope.resource_snapshots, "default" if scope is NAMESPACED else ""
+    place = ResourcePath(resource, namespace, "mine")
+    made = snapshot(namespace, "1")
+    said = 'cannot update resource "clusterresourcesnapshots/contents"'
+    async with hub.seen_by(rule(GROUP, resource.resource)) as mallory:
+        with pytest.raises(Forbidden, match=said):
+            await mallory.create(place.collection, made)
+        await hub.admin.create(place.collection, made)
+        for changed in (
+            {**await mallory.get(place), "spec": snapshot(namespace, "2")["spec"]},
+            with_metadata(await mallory.get(place), labels={PARENT: "crp"}),
+            with_metadata(await mallory.get(place), annotations={RESOURCE_HASH: "0"}),
+        ):
+            with pytest.raises(Forbidden, match=said):
+                await mallory.update(place, changed)
+
+
+def altered(held: Object) -> Object:
+    first, *others = held["spec"]["selectedResources"]
+    return with_value(
+        held, [{**first, "data": {"v": "evil"}}, *others], "spec", "selectedResources"
+    )
+
+
+def state(revision: str) -> ResourcePath:
+    name = revision_name("settings-configmap", revision)
+    return ResourcePath(NAMESPACED.resource_snapshots, "app", name)
+
+
+async def test_an_altered_state_of_a_policy_is_brought_nowhere(site: PlacementSite) -> None:
+    """The old state is refused and named; the newest one is stored again from the template."""
+    runs = await placed(site)
+    await site.set_data("settings", {"v": "2"})
+    await runs.until("web-1", "Progressing", "False", "UpdateRunWaiting")
+    revisions = revisions_of(await site.hub.get(BINDING))
+    assert revisions is not None
+    await site.change(state(revisions.stable), altered)
+    await site.change(state(revisions.latest), altered)
+    # What a look at the binding, or a new cluster, takes from it.
+    await site.join("four", labels={"ring": "prod"})
+    await until_rolled_out(site, "False", "SnapshotAltered")
+    condition = find_condition((await site.hub.get(BINDING))["status"]["conditions"], "RolledOut")
+    assert condition is not None
+    assert f"ResourceSnapshot {state(revisions.stable).key} is not" in condition["message"]
+    await settled()
+    assert await contents(site) == {"one": "2", "two": "1", "three": "1", "four": None}
+
+    await runs.approve("web-1-after-canary")
+    await until_contents(site, one="2", two="2", three="2", four="2")
+    await until_rolled_out(site, "True", "RolledOut")
+
+
+async def test_a_state_that_somebody_stored_before_is_replaced(site: PlacementSite) -> None:
+    """Its name follows from what the template will say, so it can be there first."""
+    runs = await placed(site)
+    await site.set_data("settings", {"v": "2"})
+    await runs.until("web-1", "Progressing", "False", "UpdateRunWaiting")
+    second = revisions_of(await site.hub.get(BINDING))
+    assert second is not None
+    forged = altered(await site.hub.get(state(second.latest)))
+    await site.set_data("settings", {"v": "1"})
+    await runs.until("web-2", "Succeeded", "True", "UpdateRunSucceeded")
+
+    async def is_gone() -> bool:
+        return await site.hub.find(state(second.latest)) is None
+
+    await until(is_gone)
+    server_set = ("uid", "resourceVersion", "creationTimestamp")
+    metadata = {k: v for k, v in metadata_of(forged).items() if k not in server_set}
+    await site.put(NAMESPACED.resource_snapshots, {**forged, "metadata": metadata})
+    await site.set_data("settings", {"v": "2"})
+    await runs.approve("web-3-after-canary")
+    await until_contents(site, one="2", two="2", three="2")
+
+
+async def test_an_altered_snapshot_of_a_placement_is_not_gone_back_to(site: PlacementSite) -> None:
+    runs = Runs(site)
+    await site.place(placement(type="External"))
+    await site.put(
+        CLUSTER_RUNS.strategies, strategy(stage("canary", "canary"), stage("prod", "prod"))
+    )
+    for name, value in (("first", "1"), ("second", "2")):
+        await site.set_data("settings", {"v": value})
+        await runs.begin(run(name))
+        await runs.until(name, "Succeeded", "True", "UpdateRunSucceeded")
+    old = ResourcePath(CLUSTER_WIDE.resource_snapshots, "", "crp-0-snapshot")
+
+    def with_evil(held: Object) -> Object:
+        manifests = [
+            {**each, "data": {"v": "evil"}} if each["kind"] == "ConfigMap" else each
+            for each in held["spec"]["selectedResources"]
+        ]
+        return with_value(held, manifests, "spec", "selectedResources")
+
+    await site.change(old, with_evil)
+    await runs.begin(run("back", index="0"))
+    await runs.until("back", "Initialized", "False", "UpdateRunInitializedFailed")
+    status: Any = await runs.status("back")
+    said = find_condition(status["conditions"], "Initialized") or {}
+    assert said["message"] == "ClusterResourceSnapshot crp-0-snapshot is not as it was written"
+    assert set((await contents(site)).values()) == {"2"}
+
+    # The newest, altered, is written anew under the next number.
+    newest = ResourcePath(CLUSTER_WIDE.resource_snapshots, "", "crp-1-snapshot")
+    await site.change(newest, with_evil)
+    await runs.begin(run("again"))
+    await runs.until("again", "Succeeded", "True", "UpdateRunSucceeded")
+    assert (await runs.status("again"))["resourceSnapshotIndexUsed"] == "2"
+    assert set((await contents(site)).values()) == {"2"}

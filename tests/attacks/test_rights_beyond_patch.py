@@ -200,7 +200,8 @@ async def test_an_envelope_grants_nothing_on_members_that_its_author_does_not_ho
         kind, spec = "ClusterResourceSnapshot", {"selectedResources": [made]}
         made = {**made, "kind": kind, "spec": spec}
         del made["data"]
-    async with hub.seen_by(rule(GROUP, resource.resource)) as mallory:
+    rights = rule(GROUP, resource.resource, "clusterresourcesnapshots/contents")
+    async with hub.seen_by(rights) as mallory:
         with pytest.raises(Forbidden, match="grants rights"):
             await mallory.create(ResourcePath(resource), made)
 

@@ -17,6 +17,7 @@ from tests.flows.stages import resource_path_of
 
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.clusters import CLUSTERS, WORKS
+from clusterspace.apis.fleet_placements import NAMESPACED
 from clusterspace.apis.member_clusters import AGENT, KUBEFLEET
 from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.apis.staged_updates import NAMESPACED_RUNS
@@ -50,6 +51,7 @@ PLACEMENTS = GroupVersionResource(
 )
 OVERRIDES = GroupVersionResource("policy.karmada.io", "v1alpha1", "overridepolicies")
 RUNS = NAMESPACED_RUNS.runs
+SNAPSHOTS = NAMESPACED.resource_snapshots
 ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroles")
 BINDINGS = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterrolebindings")
 SAID_BY = re.compile(r'^admission webhook "[a-z.]+" denied the request: ')
@@ -101,7 +103,7 @@ async def prepare(hub: ClusterClient) -> None:
     role_ref = {"apiGroup": ROLES.group, "kind": "ClusterRole", "name": "jane"}
     # Everything but the right to say where credentials go.
     rules[0]["resources"] = ["clusters", "memberclusters", "resourcebindings", "works", "leases"]
-    rules[0]["resources"] += ["stagedupdateruns", "stagedupdateruns/status"]
+    rules[0]["resources"] += ["stagedupdateruns", "stagedupdateruns/status", "resourcesnapshots"]
     for place, body in (
         (ROLES, {"kind": "ClusterRole", "rules": rules}),
         (BINDINGS, {"kind": "ClusterRoleBinding", "subjects": subjects, "roleRef": role_ref}),
@@ -218,12 +220,23 @@ RUN: Object = {
     "spec": {"placementName": "web", "stagedRolloutStrategyName": "rings", "state": "Initialize"},
 }
 
+SNAPSHOT: Object = {
+    "apiVersion": SNAPSHOTS.api_version,
+    "kind": "ResourceSnapshot",
+    "metadata": {"name": "mine", "namespace": "default"},
+    "spec": {"selectedResources": [settings()]},
+}
+
 Act = Callable[[Hub, ClusterClient], Awaitable[Any]]
 
 
-def creating(body: Object, place: GroupVersionResource | None = None) -> Act:
+def creating(body: Object, place: GroupVersionResource | None = None, namespace: str = "") -> Act:
     async def act(_: Hub, user: ClusterClient) -> None:
-        where = ResourcePath(place) if place is not None else resource_path_of(body).collection
+        where = (
+            ResourcePath(place, namespace)
+            if place is not None
+            else resource_path_of(body).collection
+        )
         # Should it be let in, the next row must not find it there.
         await user.create(where, body, WriteOptions(is_dry_run=True))
 
@@ -485,6 +498,14 @@ TABLE = (
         telling_success,
         "Forbidden",
         "the status of a run says what it did, and what it does next follows from that",
+        is_same_text=False,
+    ),
+    Bad(
+        "what a snapshot holds",
+        "jane",
+        creating(SNAPSHOT, SNAPSHOTS, "default"),
+        "Forbidden",
+        "a snapshot says what clusters are brought to",
         is_same_text=False,
     ),
     Bad(

@@ -295,6 +295,7 @@ _BINDING: Final = {
     "spec.revisions.latest": "The newest state, by the hash that its snapshot is named with.",
     "spec.revisions.stable": "The last one that went through every stage.",
     "spec.revisions.clusters": "The state of each cluster.",
+    "spec.revisions.digests": "What the snapshot of each state said when it was stored.",
     "spec.revisions.run": "The update run that brings the newest one.",
     "spec.rescheduleTriggeredAt": "A time after the last scheduling has the clusters chosen anew.",
     "spec.gracefulEvictionTasks": (

@@ -523,6 +523,7 @@ REASONS: Final = {
     "UpdateRunWaiting": "A stage waits for an approval, or for time to pass.",
     "RolledOut": "Every cluster has the newest state.",
     "RolloutFailed": "What state a template is in cannot be told: its interpreter fails.",
+    "SnapshotAltered": "Somebody changed the snapshot of a state: it is brought nowhere.",
     "RolloutNotStaged": "A change waits: there is no such strategy, or a cluster is in no stage.",
     "WitnessesHearNobody": "A second place reaches hardly any cluster: that proves nothing.",
     "WorkDispatching": "The Work is sent to the member, or is held back from now on.",

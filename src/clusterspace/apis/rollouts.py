@@ -75,6 +75,8 @@ class BindingRevisions:
     clusters: Mapping[str, str] = field(default_factory=dict[str, str])
     run: str = ""
     """The name of the run that brings the newest state to everybody; empty for the first one."""
+    digests: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What the snapshot of each state said when it was stored: `content_digest` of it."""
 
     @property
     def in_use(self) -> frozenset[str]:
@@ -97,11 +99,13 @@ def revisions_of(binding: Object) -> BindingRevisions | None:
     if not found.get("latest") or not found.get("stable"):
         return None
     entries: list[Object] = found.get("clusters") or []
+    stored: list[Object] = found.get("digests") or []
     return BindingRevisions(
         latest=str(found["latest"]),
         stable=str(found["stable"]),
         clusters={str(each.get("name")): str(each.get("revision")) for each in entries},
         run=str(found.get("run") or ""),
+        digests={str(each.get("revision")): str(each.get("digest")) for each in stored},
     )
 
 
@@ -113,6 +117,9 @@ def with_revisions(binding: Object, revisions: BindingRevisions) -> Object:
         "run": revisions.run,
         "clusters": [
             {"name": name, "revision": each} for name, each in sorted(revisions.clusters.items())
+        ],
+        "digests": [
+            {"revision": name, "digest": each} for name, each in sorted(revisions.digests.items())
         ],
     }
     kept = {key: value for key, value in written.items() if value}
@@ -140,6 +147,14 @@ def revision_name(binding: str, revision: str) -> str:
 def revision_in(content: Any) -> str:
     """Return what a state is called: it changes with everything it says."""
     return digest_of(content)[:_REVISION_LENGTH]
+
+
+def content_digest(snapshot: Object) -> str:
+    """Return what a snapshot says, as a text that changes with all of it.
+
+    Its name does not: replicas, and notes of tools, are no part of which state it is.
+    """
+    return digest_of(find_at(snapshot, "spec", "selectedResources") or [])
 
 
 def new_snapshot(

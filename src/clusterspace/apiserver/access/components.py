@@ -25,7 +25,7 @@ And nobody becomes an agent or a component by impersonation: those names come wi
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
-from clusterspace.apis import staged_updates, witnesses
+from clusterspace.apis import fleet_placements, staged_updates, witnesses
 from clusterspace.apis.clusters import CLUSTER_NAMESPACE, EXECUTION_PREFIX
 from clusterspace.apis.consumers import CLUSTER_CONSUMERS, CLUSTER_PROFILES, is_consumers
 from clusterspace.apis.identities import (
@@ -163,6 +163,11 @@ _RIGHTS: Final = frozenset(
             staged_updates.CLUSTER_RUNS.runs.group,
             staged_updates.CLUSTER_RUNS.runs.resource,
             staged_updates.RECORD,
+        ),
+        (
+            fleet_placements.RESOURCE_SNAPSHOTS.group,
+            fleet_placements.RESOURCE_SNAPSHOTS.resource,
+            fleet_placements.CONTENTS,
         ),
     }
 )

@@ -32,12 +32,21 @@ from clusterspace.apiserver.state import Admission, HubState, Operation, Plugin
 from clusterspace.errors import Forbidden
 from clusterspace.kube import statuses
 from clusterspace.kube.causes import quoted
-from clusterspace.kube.objects import Object, annotations_of, find_at, name_of, namespace_of
+from clusterspace.kube.objects import (
+    Object,
+    annotations_of,
+    find_at,
+    labels_of,
+    name_of,
+    namespace_of,
+)
 from clusterspace.kube.resources import GroupVersionResource, ResourceInfo
 
 _BINDINGS: Final = frozenset({works.RESOURCE_BINDING, works.CLUSTER_RESOURCE_BINDING})
 
 _RUNS: Final = frozenset(each.run for each in staged_updates.STAGED_SCOPES)
+
+_SNAPSHOTS: Final = frozenset(each.resource_snapshot for each in fleet_placements.SCOPES)
 
 _OVERRIDES: Final = {
     fleet_overrides.CLUSTER_KIND: ("spec",),
@@ -272,9 +281,10 @@ class RecordRight(Plugin):
     """What the controllers write down for themselves is written by nobody else.
 
     The status of a staged update run says which stages are over and what was approved, and the run
-    goes on from there: who writes it passes by every approval. Many may write all there is in one
-    namespace, so the right is one of the whole hub: `update` on `clusterstagedupdateruns/progress`,
-    which is no URL.
+    goes on from there: who writes it passes by every approval. A snapshot is what clusters are
+    brought to, and back to. Many may write all there is in one namespace, so the rights are of the
+    whole hub: `update` on `clusterstagedupdateruns/progress` and on
+    `clusterresourcesnapshots/contents`, which are no URLs.
     """
 
     def __init__(self, authorizer: Authorizer) -> None:
@@ -283,20 +293,26 @@ class RecordRight(Plugin):
     async def admit(self, hub: HubState, admission: Admission) -> Object:
         """Let what changes no record pass; ask for the right otherwise."""
         info, new, old = admission.served.info, admission.new, admission.old or {}
-        is_run = info.group == fleet_placements.GROUP and info.kind in _RUNS
-        is_told = admission.subresource == "status" and new.get("status") != old.get("status")
-        if not is_run or not is_told:
+        if info.group != fleet_placements.GROUP:
             return new
-        runs = staged_updates.CLUSTER_RUNS.runs
-        needed = resource_attributes(
-            "update",
-            runs.group,
-            runs.resource,
-            version=runs.version,
-            subresource=staged_updates.RECORD,
-        )
-        if not (await self._authorizer.decide(admission.user, needed)).allowed:
+        if info.kind in _RUNS and admission.subresource == "status":
+            is_record = new.get("status") != old.get("status")
+            resource, right = staged_updates.CLUSTER_RUNS.runs, staged_updates.RECORD
             why = "the status of a run says what it did, and what it does next follows from that"
+        elif info.kind in _SNAPSHOTS and not admission.subresource:
+            # Which placement it is of, which number it has and what it said at first is in labels
+            # and annotations.
+            is_record = new.get("spec") != old.get("spec") or any(
+                of(new) != of(old) for of in (labels_of, annotations_of)
+            )
+            resource, right = fleet_placements.RESOURCE_SNAPSHOTS, fleet_placements.CONTENTS
+            why = "a snapshot says what clusters are brought to"
+        else:
+            return new
+        needed = resource_attributes(
+            "update", resource.group, resource.resource, version=resource.version, subresource=right
+        )
+        if is_record and not (await self._authorizer.decide(admission.user, needed)).allowed:
             raise refusal(admission.user, needed, why)
         return new
 

@@ -62,6 +62,12 @@ PROMISES: Final = (
         policies=("clusterspace-run-records",),
     ),
     Promise(
+        "what snapshots hold",
+        "written by those alone who may `update` `clusterresourcesnapshots/contents`",
+        ("kinds",),
+        ("clusterspace-snapshot-contents",),
+    ),
+    Promise(
         "Secrets of clusters",
         "tied to one Cluster and to the address it has",
         ("credentials",),

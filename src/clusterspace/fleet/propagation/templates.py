@@ -17,9 +17,12 @@ from clusterspace.aio.clocks import Alarm
 from clusterspace.apis import envelopes, stamps
 from clusterspace.apis.clusters import CLUSTERS, SecretRef, impersonator_ref_of, secret_ref_of
 from clusterspace.apis.fleet_placements import (
+    RESOURCE_HASH,
     RESOURCE_INDEX,
     SCOPES,
+    SUBINDEX,
     ResourceIdentifier,
+    digest_of,
     hashes_of,
     identity_of,
     index_of,
@@ -37,6 +40,7 @@ from clusterspace.apis.policies import (
     ResourceSelector,
 )
 from clusterspace.apis.rollouts import (
+    content_digest,
     revision_name,
     revisions_of,
     snapshots_for,
@@ -56,7 +60,15 @@ from clusterspace.client.requests import ResourcePath, key_of
 from clusterspace.client.resources import Reader, decode_object
 from clusterspace.controllers.controller import Request, request_for
 from clusterspace.controllers.informers import Handler, HubCaches, IndexKeys, Informer
-from clusterspace.errors import ApiError, ClusterError, Conflict, Malformed, NotServed, StaysHome
+from clusterspace.errors import (
+    ApiError,
+    ClusterError,
+    Conflict,
+    Malformed,
+    NotServed,
+    SnapshotAltered,
+    StaysHome,
+)
 from clusterspace.fleet.propagation.bindings import binding_path, by_claim, is_marked
 from clusterspace.fleet.propagation.overrides import OverridePolicies
 from clusterspace.kube.objects import (
@@ -442,6 +454,11 @@ class _Page:
 
     raw: bytes
     index: int
+    name: str
+    place: int
+    """Which page of its number it is; the master is the first."""
+    recorded: str
+    """What all pages of its number said when they were written, if it is the master."""
     manifests: Mapping[tuple[ResourceIdentifier, str], bytes]
     """What is in envelopes, and not these."""
     envelopes: Mapping[ResourceIdentifier, ResourceIdentifier]
@@ -449,7 +466,11 @@ class _Page:
 
 
 class Revisions:
-    """All resource snapshots; each is read once, for they never change."""
+    """All resource snapshots; each is read once, for they never change.
+
+    Their contents are compared with the hash in the master of their number. Where they differ,
+    somebody changed them since: such a number has no contents, and is brought nowhere.
+    """
 
     def __init__(self, caches: HubCaches) -> None:
         self._caches = {
@@ -458,6 +479,8 @@ class Revisions:
         }
         self._pages: dict[str, _Page] = {}
         """By key; only those of ResourcePlacements have a namespace in it."""
+        self._compared: dict[tuple[str, int], tuple[tuple[bytes, ...], bool]] = {}
+        """Whether a number of a placement says what was written, by what it says."""
 
     def find(self, parent: str, identity: ResourceIdentifier, state_hash: str) -> Object | None:
         """Return an object in a certain state, or None when no snapshot is known that has it."""
@@ -470,8 +493,40 @@ class Revisions:
     def contents(self, parent: str) -> dict[int, Contents]:
         """Return the contents of every snapshot of a placement, by number."""
         found: dict[int, Contents] = {}
+        altered = self.altered(parent)
         for page in self._pages_of(parent):
-            found[page.index] = {**found.get(page.index, {}), **dict(page.manifests.keys())}
+            if page.index not in altered:
+                found[page.index] = {**found.get(page.index, {}), **dict(page.manifests.keys())}
+        return found
+
+    def altered(self, parent: str) -> dict[int, str]:
+        """Return the numbers of a placement whose snapshots were changed, and what is said of it.
+
+        One without a master was never finished, and nothing was written down of it.
+        """
+        by_index: dict[int, list[_Page]] = {}
+        for page in self._pages_of(parent):
+            by_index.setdefault(page.index, []).append(page)
+        found: dict[int, str] = {}
+        for index, pages in by_index.items():
+            ordered = sorted(pages, key=lambda each: each.place)
+            master = ordered[0]
+            raws = tuple(each.raw for each in ordered)
+            known = self._compared.get((parent, index))
+            if known is None or known[0] != raws:
+                digest = digest_of(
+                    [
+                        decode_object(bytes(each))
+                        for raw in raws
+                        for each in _decoder.decode(raw).spec.selectedResources
+                    ]
+                )
+                is_same = not master.recorded or digest == master.recorded
+                known = self._compared[parent, index] = (raws, is_same)
+            if not known[1]:
+                found[index] = f"{scope_at(parent).resource_snapshot} {master.name}"
+        for gone in [k for k in self._compared if k[0] == parent and k[1] not in by_index]:
+            del self._compared[gone]
         return found
 
     def envelopes(self, parent: str) -> dict[ResourceIdentifier, ResourceIdentifier]:
@@ -502,8 +557,18 @@ class Revisions:
             for inner in envelopes.contents_of(manifest):
                 enveloped[identity_of(inner)] = identity_of(manifest)
                 manifests[identity_of(inner), manifest_hash(inner)] = msgspec.json.encode(inner)
-        index = index_of(decode_object(raw), RESOURCE_INDEX)
-        self._pages[key] = _Page(raw, index, manifests, enveloped)
+        snapshot = decode_object(raw)
+        notes = annotations_of(snapshot)
+        place = notes.get(SUBINDEX, "")
+        self._pages[key] = _Page(
+            raw,
+            index_of(snapshot, RESOURCE_INDEX),
+            key,
+            int(place) if place.isdecimal() else -1,
+            notes.get(RESOURCE_HASH, ""),
+            manifests,
+            enveloped,
+        )
         return self._pages[key]
 
 
@@ -523,6 +588,9 @@ class TemplateRevisions:
             is_namespaced: caches.informer(snapshots_for("any" if is_namespaced else ""))
             for is_namespaced in (True, False)
         }
+        self._read: dict[str, tuple[bytes, Object, str]] = {}
+        """Snapshots as they are stored, decoded, and their digests: for a thousand clusters a
+        state is asked for a thousand times."""
 
     @property
     def informers(self) -> tuple[Informer, ...]:
@@ -530,12 +598,28 @@ class TemplateRevisions:
         return tuple(self._snapshots.values())
 
     def find(self, binding: Object, revision: str) -> TemplateRevision | None:
-        """Return a state of the template of a binding, or None when it is not in the cache."""
+        """Return a state of the template of a binding, or None when it is not in the cache.
+
+        SnapshotAltered when it says something else than what the binding has written down of it.
+        """
         namespace = namespace_of(binding)
         key = key_of(namespace, revision_name(name_of(binding), revision))
-        snapshot = self._snapshots[bool(namespace)].cache.find(key)
-        if snapshot is None or controller_uid_of(snapshot) != uid_of(binding):
+        cache = self._snapshots[bool(namespace)].cache
+        raw = cache.find_raw(key)
+        if raw is None:
+            self._read.pop(key, None)
             return None
+        known = self._read.get(key)
+        if known is None or known[0] is not raw:
+            decoded = decode_object(raw)
+            known = self._read[key] = (raw, decoded, content_digest(decoded))
+        _, snapshot, digest = known
+        if controller_uid_of(snapshot) != uid_of(binding):
+            return None
+        revisions = revisions_of(binding)
+        recorded = "" if revisions is None else revisions.digests.get(revision, "")
+        if recorded and recorded != digest:
+            raise SnapshotAltered(altered_text(snapshot))
         stored: list[Object] = find_at(snapshot, "spec", "selectedResources") or []
         # Who may write bindings and snapshots of a namespace says of this object what it is like
         # there, and of no other.
@@ -544,6 +628,12 @@ class TemplateRevisions:
         wide = tuple(e for e in stored[1:] if e.get("kind") == CLUSTER_OVERRIDE_POLICY)
         own = tuple(e for e in stored[1:] if e.get("kind") == OVERRIDE_POLICY)
         return TemplateRevision(stored[0], OverridePolicies(cluster_wide=wide, namespaced=own))
+
+
+def altered_text(snapshot: Object) -> str:
+    """Return what is said of a snapshot whose contents are not those that were stored."""
+    key = key_of(namespace_of(snapshot), name_of(snapshot))
+    return f"{snapshot.get('kind')} {key} is not as it was written, so it is brought nowhere"
 
 
 def _is_about(manifest: Object, reference: TemplateReference) -> bool:
@@ -648,7 +738,8 @@ class TemplateStates:
     def state_for(self, binding: Object, template: Object, cluster: str) -> Object:
         """Return the state of the template that a cluster is to have.
 
-        Conflict when it is in a snapshot that is not in the cache yet, to be tried again.
+        Conflict when it is in a snapshot that is not in the cache yet, to be tried again;
+        SnapshotAltered when that does not say any more what was stored in it.
         """
         if not is_placed(binding):
             revision = self.revision_for(binding, cluster)

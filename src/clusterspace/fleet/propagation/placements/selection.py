@@ -377,13 +377,20 @@ def plan_policy_snapshot(placement: Object, existing: Sequence[Object]) -> Snaps
 
 
 def plan_resource_snapshot(
-    placement: Object, manifests: Sequence[Object], existing: Sequence[Object]
+    placement: Object,
+    manifests: Sequence[Object],
+    existing: Sequence[Object],
+    altered: frozenset[int] = frozenset(),
 ) -> SnapshotPlan:
-    """Return the snapshot of what a placement selects; new ones when it is something else."""
+    """Return the snapshot of what a placement selects; new ones when it is something else.
+
+    `altered` are the numbers whose snapshots do not say any more what was written in them.
+    """
     masters = [each for each in existing if RESOURCE_HASH in annotations_of(each)]
     newest = max(masters, key=lambda each: index_of(each, RESOURCE_INDEX), default=None)
     digest = digest_of(list(manifests))
-    if newest is not None and annotations_of(newest).get(RESOURCE_HASH) == digest:
+    is_same = newest is not None and annotations_of(newest).get(RESOURCE_HASH) == digest
+    if newest is not None and is_same and index_of(newest, RESOURCE_INDEX) not in altered:
         latest = with_metadata(newest, labels={**labels_of(newest), IS_LATEST: "true"})
         changed = _relabelled({name_of(newest): latest}, existing)
         return SnapshotPlan(latest, index_of(latest, RESOURCE_INDEX), changed=changed)

@@ -257,6 +257,9 @@ class StagedUpdateRuns(Reconciler):
         waits: list[float] = []
         for _ in range(_MOST_STAGES):
             contents = self._contents(run, placement)
+            altered = self._altered(run, placement)
+            if altered:
+                return await self._fail(run, f"{altered} is not as it was written")
             if contents is None:
                 return RequeueAfter(_BEHIND_SECONDS)
             view = self._view(run, placement, contents)
@@ -319,6 +322,9 @@ class StagedUpdateRuns(Reconciler):
                 in_use |= {int(asked)}
             selected = await self._snapshots.write(placement, selection, in_use)
             index = int(asked) if asked.isdigit() else selected.index
+            altered = self._revisions.altered(key_of_placement(placement)).get(index)
+            if altered:
+                raise InvalidRunError(f"{altered} is not as it was written")
             if asked.isdigit() and index not in selected.contents:
                 named = snapshot_name(name_of(placement), index)
                 resource = scope.placements.resource_snapshots
@@ -345,6 +351,11 @@ class StagedUpdateRuns(Reconciler):
         index = snapshot_index_used(run)
         contents = self._revisions.contents(key_of_placement(placement))
         return None if index is None else contents.get(index)
+
+    def _altered(self, run: Object, placement: Object) -> str:
+        """Return the snapshot of a run, if somebody changed it since it was written."""
+        found = self._revisions.altered(key_of_placement(placement))
+        return found.get(snapshot_index_used(run) or 0, "")
 
     def _view(self, run: Object, placement: Object, contents: Contents) -> RunView:
         scope, now = staged_scope_at(namespace_of(run)), self._clock.now()

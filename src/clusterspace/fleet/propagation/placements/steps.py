@@ -369,7 +369,8 @@ class ResourceSnapshots:
         cache = self._snapshots[scope_of(placement)].cache
         cached = cache.objects_at(BY_PARENT, key_of_placement(placement))
         existing = [each for each in cached if is_of(each, placement)]
-        plan = plan_resource_snapshot(placement, manifests, existing)
+        altered = frozenset(self._revisions.altered(key_of_placement(placement)))
+        plan = plan_resource_snapshot(placement, manifests, existing, altered)
         # New snapshots first, the master among them last; then the labels of the old ones. Killed
         # anywhere in between, the master with the highest number is the one that counts.
         for each in plan.new:

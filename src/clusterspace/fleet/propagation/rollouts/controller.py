@@ -34,6 +34,7 @@ from clusterspace.apis.policies import (
 from clusterspace.apis.rollouts import (
     ROLLED_OUT,
     BindingRevisions,
+    content_digest,
     deadline_of,
     is_run_of,
     new_run,
@@ -89,6 +90,7 @@ from clusterspace.errors import (
     Conflict,
     InterpretationFailed,
     NotFound,
+    SnapshotAltered,
     StaysHome,
 )
 from clusterspace.fleet.interpretation.interpreter import RETRY_SECONDS, Interpreter
@@ -210,6 +212,8 @@ class _Member:
 
     binding: Object
     revisions: BindingRevisions
+    altered: tuple[str, ...] = ()
+    """What is said of its states whose snapshots somebody changed."""
 
     @property
     def key(self) -> str:
@@ -428,19 +432,25 @@ class PolicyRollouts(Reconciler):
 
         # The state is stored before anything names it. Killed in between, the snapshot is found
         # by its name, which is made of what it says.
-        if self._revisions.find(binding, revision) is None:
-            made = new_snapshot(binding, revision, snapshot_part(template), overrides)
-            path = resource_path_of(snapshots_for(namespace), made)
+        recorded = "" if known is None else known.digests.get(revision, "")
+        digest = recorded
+        altered: list[str] = []
+        for each in sorted(known.in_use if known else ()):
             try:
-                await self._hub.create(path.collection, made)
-            except AlreadyExists:
-                live = await self._hub.find(path)
-                if live is None or controller_uid_of(live) != uid_of(binding):
-                    raise Conflict(f"{path} is another binding's, and must go first") from None
+                is_stored = self._revisions.find(binding, each) is not None
+            except SnapshotAltered as error:
+                is_stored = False
+                altered += [str(error)] if each != revision else []
+            if each == revision and not is_stored:
+                digest = ""
+        if not digest:
+            made = new_snapshot(binding, revision, snapshot_part(template), overrides)
+            digest = await self._store_state(binding, made, recorded)
 
         if known is None or not targets:
             # The first state goes everywhere at once: nobody has one that could be kept.
-            known = BindingRevisions(revision, revision, dict.fromkeys(targets, revision))
+            everywhere = dict.fromkeys(targets, revision)
+            known = BindingRevisions(revision, revision, everywhere, digests={revision: digest})
             return await self._write(_Member(binding, known))
         if known.latest != revision:
             # A run that others named and nobody began yet takes this along. One that is there may
@@ -454,7 +464,29 @@ class PolicyRollouts(Reconciler):
         for name in sorted(targets - kept.keys()):
             labels = members[name].labels if name in members else _NO_LABELS
             kept[name] = revision_for_newcomer(runs.get(known.run), labels, known)
-        return await self._write(_Member(binding, replace(known, clusters=kept)))
+        known = replace(known, clusters=kept)
+        stored = {**known.digests, revision: digest}
+        digests = {each: stored[each] for each in known.in_use if each in stored}
+        member = _Member(binding, replace(known, digests=digests), tuple(altered))
+        return await self._write(member)
+
+    async def _store_state(self, binding: Object, made: Object, recorded: str) -> str:
+        """Store the snapshot of a state, and return what it says; one that differs is replaced.
+
+        The binding, which says what clusters get anyway, writes that down: who may write snapshots
+        and not bindings has no say about what is in them, before they are named or after.
+        """
+        path = resource_path_of(snapshots_for(namespace_of(binding)), made)
+        try:
+            return content_digest(await self._hub.create(path.collection, made))
+        except AlreadyExists:
+            live = await self._hub.find(path)
+        if live is None or controller_uid_of(live) != uid_of(binding):
+            raise Conflict(f"{path} is another binding's, and must go first")
+        if content_digest(live) not in (recorded, content_digest(made)):
+            await self._delete(path, live)
+            raise Conflict(f"{path} says something else, and is made anew")
+        return content_digest(live)
 
     async def _write(self, member: _Member) -> _Member:
         """Write what a member says of its clusters into its binding, if it does not say so yet."""
@@ -661,6 +693,9 @@ class PolicyRollouts(Reconciler):
 
     async def _say(self, member: _Member, condition: Condition | None) -> None:
         conditions: list[Object] = find_at(member.binding, "status", "conditions") or []
+        if condition is not None and member.altered:
+            said = "; ".join((member.altered[0], condition.message))
+            condition = Condition(ROLLED_OUT, FALSE, "SnapshotAltered", said)
         if condition is None:
             changed = remove_condition(conditions, ROLLED_OUT)
         else:

@@ -58,6 +58,7 @@ from clusterspace.errors import (
     InterpretationFailed,
     MalformedSelector,
     OverrideFailed,
+    SnapshotAltered,
     StaysHome,
 )
 from clusterspace.fleet.interpretation.interpreter import Interpreter
@@ -85,6 +86,7 @@ from clusterspace.fleet.propagation.works.exclusive import (
     staying,
 )
 from clusterspace.fleet.propagation.works.rendering import (
+    ALTERED,
     STAYS_HOME,
     SYNC_FAILED,
     WORK_INDEXES,
@@ -231,7 +233,7 @@ class BindingWorks(Reconciler):
             return Done()
         if any(each.reason == NOT_STOPPED for each in failures):
             return RequeueAfter(LOOK_SECONDS)
-        is_refused = any(each.reason == SYNC_FAILED for each in failures)
+        is_refused = any(each.reason in (SYNC_FAILED, ALTERED) for each in failures)
         return RequeueAfter(REFUSED_SECONDS) if is_refused else Done()
 
     async def _write_works(
@@ -380,6 +382,9 @@ class BindingWorks(Reconciler):
                 failures.append(Failure(target.name, OVERRIDE_FAILED, str(error)))
             except StaysHome as error:
                 failures.append(Failure(target.name, STAYS_HOME, str(error)))
+            except SnapshotAltered as error:
+                # Its Work stays as it is: what the cluster has went through every check.
+                failures.append(Failure(target.name, ALTERED, str(error)))
             except Conflict as error:
                 behind = error
             else:

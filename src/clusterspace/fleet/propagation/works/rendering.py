@@ -407,6 +407,7 @@ def plan_farewell(work: Object, *, is_preserved: bool, is_asked: bool = False) -
 # What the hub refuses is returned as a Failure, one cluster at a time, and not raised.
 
 
+ALTERED: Final = "SnapshotAltered"
 STAYS_HOME: Final = "PropagationForbidden"
 SYNC_FAILED: Final = "SyncWorkFailed"
 """Why a cluster lacks its Work, as conditions and events say it."""
