@@ -143,6 +143,21 @@ async def test_a_cluster_that_is_no_member_is_refused_with_the_way_to_make_it_on
         await two.go("south")
 
 
+@pytest.mark.parametrize("verb", ["spread", "move"])
+async def test_what_is_there_already_is_not_said_to_go_there(two: Two, verb: str) -> None:
+    shown = await two.typed(verb, NAME, "--to", WEST, "--dry-run")
+
+    assert shown.exit_code == 0, shown.output
+    words = " ".join(shown.output.split())
+    assert "on west already" in words
+    assert "to west" not in words
+
+    # Nothing goes anywhere, so nobody is asked.
+    done = await two.typed(verb, NAME, "--to", WEST)
+    assert done.exit_code == 0, done.output
+    assert f"migration {NAME}: was on west already, all of it healthy there" in done.output
+
+
 async def test_a_dry_run_says_what_will_not_move_and_writes_nothing(two: Two) -> None:
     shown = await two.typed("move", NAME, "--to", EAST, "--dry-run")
 

@@ -135,35 +135,46 @@ def _spread(
         Group.SHARED: f"also to {places}",
         Group.STAYS: "stays",
     }
+    was_there = False
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=people_console(stderr=True), transient=True) as bars:
         task = bars.add_task("looking", total=None)
 
         def approve(planned: "list[Spread]") -> bool:
+            nonlocal was_there
             notable = [each for each in planned if each.why or each.notes]
             lines = [
                 Line(
                     each.planned.title,
                     (
                         each.planned.title,
-                        ways[each.group],
+                        "is there" if _is_done(each) else ways[each.group],
                         "; ".join((each.why, *each.notes)).strip("; "),
                     ),
                 )
                 for each in notable[:MOST_LINES]
             ]
             bars.stop()
-            counts = Counter(each.group for each in planned)
+            done = sum(map(_is_done, planned))
+            counts = Counter(each.group for each in planned if not _is_done(each))
             if lines:
                 columns = ("OBJECT", "GOES", "WHY")
                 people_console().print(table_of(Listing(columns, tuple(lines), {})))
             if len(notable) > MOST_LINES:
                 click.echo(f"and {len(notable) - MOST_LINES} more")
-            click.echo(_groups_text(counts, places, request.is_move))
+            there = f"{done} {'is' if done == 1 else 'are'} on {places} already"
+            is_new = bool(counts[Group.GOES] or counts[Group.SHARED])
+            was_there = bool(done) and not is_new
+            if not was_there:
+                more = f" {there[0].upper()}{there[1:]}." if done else ""
+                click.echo(f"{_groups_text(counts, places, request.is_move)}{more}")
+            else:
+                stays = counts[Group.STAYS]
+                click.echo(f"{there}{f', {stays} stay where they are' if stays else ''}.")
             if dry_run:
                 click.echo("Nothing was written.")
                 return False
-            if not is_sure:
+            if is_new and not is_sure:
                 click.confirm("Go on?", abort=True)
             bars.start()
             return True
@@ -184,7 +195,16 @@ def _spread(
         )
     if counts:
         verb = "moved" if request.is_move else "spread"
-        click.echo(f"migration {name}: {verb} to {places}, all of it healthy there")
+        # Somebody who was interrupted goes on with the same words, so it is waited for again.
+        done = f"was on {places} already" if was_there else f"{verb} to {places}"
+        click.echo(f"migration {name}: {done}, all of it healthy there")
+
+
+def _is_done(spread: "Spread") -> bool:
+    """Whether an object that is to go somewhere is to be there already."""
+    from clusterspace.fleet.migration.groups import Group
+
+    return spread.is_there and spread.group is not Group.STAYS
 
 
 def _groups_text(counts: "Counter[Group]", places: str, is_move: bool) -> str:

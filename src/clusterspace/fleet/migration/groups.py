@@ -59,6 +59,8 @@ class Spread:
     """Why it stays, or stays as well."""
     notes: tuple[str, ...] = ()
     """What is not the same elsewhere."""
+    is_there: bool = False
+    """Whether its policy names the clusters it is to be on, and no others that it is to leave."""
 
 
 def plan_groups(planned: Iterable[PlanItem], *, is_move: bool) -> list[Spread]:

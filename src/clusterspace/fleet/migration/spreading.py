@@ -141,7 +141,19 @@ class Spreading:
             raise CannotMigrate(
                 f"{in_the_way[0]}{more}: it would be overwritten; delete it or rename it first"
             )
-        return [each for each, _ in looked]
+        paths = {each.planned.policy_path: None for each in spreads if each.planned.policy_path}
+        places, to = await self._places(paths), frozenset(self._request.to)
+
+        def is_there(spread: Spread) -> bool:
+            path = spread.planned.policy_path
+            if path is None:
+                return False
+            # Before the groups are separated one policy speaks for all of them.
+            named = frozenset(places.get(group_path(path, spread.group), places.get(path, ())))
+            leaves = self._request.is_move and spread.group is Group.GOES
+            return named == to if leaves else named >= to
+
+        return [replace(each, is_there=is_there(each)) for each, _ in looked]
 
     async def _look_at(self, spread: Spread) -> tuple[Spread, str]:
         """Return an object with its notes, and what is in its way on the clusters it goes to."""
@@ -168,10 +180,11 @@ class Spreading:
         """Carry it out; CannotMigrate when something is not healthy in time: nothing is removed."""
         to = self._request.to
         paths = {each.planned.policy_path: None for each in spreads if each.planned.policy_path}
-        for path in paths:
-            await self._separate(path, [e for e in spreads if e.planned.policy_path == path])
-        places = await self._places(paths)
         going = [each for each in spreads if each.group is not Group.STAYS]
+        if not all(each.is_there for each in going):
+            for path in paths:
+                await self._separate(path, [e for e in spreads if e.planned.policy_path == path])
+        places = await self._places(paths)
         # Whoever comes back to a cluster it was about to leave is not evicted from it any more.
         await self._some(going, lambda each: self._edit(each, _back_to(to)))
         for path in paths:
