@@ -4,6 +4,7 @@ import asyncio
 import gc
 import hashlib
 import os
+import resource
 import signal
 import socket
 import ssl
@@ -65,8 +66,25 @@ def server_identity(data_dir: Path) -> str:
     return hashlib.sha256(place.encode()).hexdigest()[:16]
 
 
+def raise_file_limit() -> None:
+    """Let this process, and those it starts, have as many open files as it may give itself.
+
+    Every member, client and watch is a socket. Shells allow 1,024 by default, for the sake of
+    programs that use select(), which we do not; the hard limit is the operator's.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        # Some systems have a limit of their own below the one that they tell.
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def stop_event(*, again: asyncio.Event | None = None) -> asyncio.Event:
-    """Return an event that is set once the process is to end; `again`, when asked twice."""
+    """Return an event that is set once the process is to end; `again`, when asked twice.
+
+    Every command that stays asks for it first, so this is where its limits are raised.
+    """
+    raise_file_limit()
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
 

@@ -4,7 +4,7 @@ import asyncio
 import resource
 import uuid
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random, SystemRandom
@@ -200,11 +200,6 @@ def resident_bytes() -> int:
 
 async def serve_many_until_stopped(settings: SimSettings, count: int) -> None:
     """Run many simulated members until told to stop; say what each of them costs."""
-    # Each has a socket, and one for every client: a thousand are more than most shells allow.
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard == resource.RLIM_INFINITY or soft < hard:
-        with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     stopped = stop_event()
     before = resident_bytes()
     async with running_sims(settings, count, stopped) as members:
