@@ -11,18 +11,23 @@ from typing import Any
 
 import pytest
 from tests.component.placement_site import CONFIG_MAPS, PlacementSite, placement_site, running
-from tests.flows.test_policy_rollouts import policy
+from tests.flows.test_policy_rollouts import BAD, override, policy
 from tests.flows.test_staged_updates import Runs, stage, strategy
 
 from clusterspace.apis import stamps
 from clusterspace.apis.fleet_placements import generation_of
-from clusterspace.apis.policies import CLUSTER_PROPAGATION_POLICIES, PROPAGATION_POLICIES
+from clusterspace.apis.policies import (
+    CLUSTER_PROPAGATION_POLICIES,
+    OVERRIDE_POLICIES,
+    PROPAGATION_POLICIES,
+)
 from clusterspace.apis.rollouts import revisions_of
 from clusterspace.apis.staged_updates import CLUSTER_RUNS, NAMESPACED_RUNS
 from clusterspace.apis.works import RESOURCE_BINDINGS
 from clusterspace.client.requests import ResourcePath
-from clusterspace.kube.objects import Object, labels_of, uid_of, with_value, without_value
-from clusterspace.testing.steps import until_equal
+from clusterspace.kube.conditions import find_condition
+from clusterspace.kube.objects import Object, find_at, labels_of, uid_of, with_value, without_value
+from clusterspace.testing.steps import until, until_equal
 
 VICTIM, TENANT = "app", "tenant"
 BINDING = "settings-configmap"
@@ -167,3 +172,31 @@ async def test_a_step_to_many_clusters_is_one_write(tmp_path: Path) -> None:
             await until_equal(goes_on, clusters)
             after = await site.hub.get(OF_VICTIM)
             assert generation_of(after) - generation_of(before) < 10
+
+
+async def test_who_holds_the_run_of_everybody_is_named_with_their_namespace(
+    site: PlacementSite,
+) -> None:
+    """One run takes all that a policy of the whole hub claims: an operator must see whom to ask."""
+    await site.put(
+        CLUSTER_RUNS.strategies, strategy(stage("canary", "canary"), stage("prod", "prod"))
+    )
+    rollout = {"strategyName": "rings", "progressDeadlineSeconds": 1}
+    wide = without_value(policy(rollout=rollout), "metadata", "namespace")
+    await site.put(CLUSTER_PROPAGATION_POLICIES, {**wide, "kind": "ClusterPropagationPolicy"})
+    await until_data(site, VICTIM, "1")
+    await until_data(site, TENANT, "1")
+    broken = with_value(override("3"), BAD, "spec", "overrideRules")
+    broken = with_value(broken, TENANT, "metadata", "namespace")
+    await site.put(OVERRIDE_POLICIES, broken)
+
+    async def said() -> str:
+        conditions = find_at(await site.hub.get(OF_VICTIM), "status", "conditions")
+        return str((find_condition(conditions, "RolledOut") or {}).get("message"))
+
+    await set_data(site, VICTIM, "2")
+    await until(lambda: is_named(said), explain=said)
+
+
+async def is_named(said: Any) -> bool:
+    return f"one: ConfigMap {TENANT}/settings" in await said()

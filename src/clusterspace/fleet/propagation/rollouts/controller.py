@@ -663,10 +663,12 @@ class PolicyRollouts(Reconciler):
             listed = self._works.cache.objects_at(BY_BINDING, member.key)
             works = {cluster_of(each): each for each in listed}
             about, revisions = template_of(member.binding), member.revisions
+            # A policy of the whole hub brings objects of many: whose it is tells whom to ask.
+            named = about.name if namespace_of(run) else about.key
             for target in targets_of(member.binding):
                 revision = revisions.clusters.get(target.name, revisions.stable)
                 copy = StagedCopy(
-                    name=f"{about.kind} {about.name}",
+                    name=f"{about.kind} {named}",
                     revision=revision,
                     latest=revisions.latest,
                     stable=revisions.stable,
