@@ -14,7 +14,13 @@ from clusterspace.apis.rollouts import (
     run_number,
     with_revisions,
 )
+from clusterspace.apis.staged_updates import is_over
 from clusterspace.fleet.propagation.placements.overrides import NO_OVERRIDES
+from clusterspace.fleet.propagation.placements.staged_updates import (
+    RunProgress,
+    RunView,
+    initial_status,
+)
 from clusterspace.fleet.propagation.rollouts.decisions import (
     PolicyTarget,
     StagedCopy,
@@ -155,7 +161,7 @@ def test_a_cluster_is_well_when_it_says_so_of_this_state(held: Object | None, pr
 
 
 def copy(revision: str, problem: str = "") -> StagedCopy:
-    return StagedCopy("ConfigMap a", revision, "new", "old", problem)
+    return StagedCopy("ConfigMap a", revision, "new", "old", lambda: problem)
 
 
 @pytest.mark.parametrize(
@@ -195,3 +201,41 @@ def test_a_run_is_of_its_policy_and_a_label_has_room_for_its_name(policy: str) -
     run = new_run(made, name, is_rollback=False)
     assert policy_key_of(run) == f"shop/{policy}"
     assert policy_key_of({**run, "metadata": {"name": name, "namespace": "shop"}}) == ""
+
+
+def test_a_run_looks_at_the_clusters_of_the_stage_it_is_at() -> None:
+    """With a look at every cluster for each stage that ends, 1,000 in ten were 10,000."""
+    clusters = {f"member{number}": str(number % 10) for number in range(1000)}
+    stages = [
+        {"name": f"s{each}", "labelSelector": {"matchLabels": {"ring": str(each)}}}
+        for each in range(10)
+    ]
+    bounded: Object = {"spec": {"stages": [{**each, "maxConcurrency": "100%"} for each in stages]}}
+    looks: list[str] = []
+    brought: set[str] = set()
+
+    def view() -> RunView:
+        def target(name: str) -> PolicyTarget:
+            def look() -> str:
+                looks.append(name)
+                return ""
+
+            revision = "new" if name in brought else "old"
+            copies = (StagedCopy("ConfigMap a", revision, "new", "old", look),)
+            return PolicyTarget(copies, {"ring": clusters[name]})
+
+        return RunView("web-1", {name: target(name) for name in clusters})
+
+    run: Object = {"metadata": {"name": "web-1", "generation": 1}, "spec": {"state": "Run"}}
+    run["status"] = initial_status(bounded, view(), {}, 1, 0.0)
+    for _ in range(100):
+        step = RunProgress(run, view(), 0.0).advance()
+        brought |= {name for name, _ in step.forward}
+        run = {**run, "status": step.status}
+        if is_over(run):
+            break
+
+    assert brought == clusters.keys()
+    assert is_over(run)
+    # Once before it is brought there, and once when it has arrived; either may ask twice.
+    assert len(looks) <= 4 * len(clusters)

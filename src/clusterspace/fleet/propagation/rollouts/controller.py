@@ -18,10 +18,12 @@ killed between two writes is followed by one that goes on from there.
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Final
 
 from clusterspace.aio.clocks import Clock
-from clusterspace.apis.clusters import CLUSTERS, WORKS, conditions_of
+from clusterspace.apis import stamps
+from clusterspace.apis.clusters import CLUSTERS, WORKS, conditions_of, execution_namespace
 from clusterspace.apis.member_clusters import MEMBER_CLUSTERS
 from clusterspace.apis.policies import (
     CLUSTER_OVERRIDE_POLICIES,
@@ -62,7 +64,6 @@ from clusterspace.apis.works import (
     CLUSTER_RESOURCE_BINDINGS,
     RESOURCE_BINDINGS,
     binding_key_of,
-    cluster_of,
     controller_uid_of,
     replicas_of,
     requirers_of,
@@ -130,7 +131,7 @@ from clusterspace.fleet.propagation.templates import (
     TemplateStates,
     snapshot_part,
 )
-from clusterspace.fleet.propagation.works.rendering import BY_BINDING, WORK_INDEXES
+from clusterspace.fleet.propagation.works.rendering import WORK_INDEXES
 from clusterspace.kube.conditions import (
     FALSE,
     TRUE,
@@ -660,8 +661,6 @@ class PolicyRollouts(Reconciler):
         """Return every cluster that a policy's templates are on, and how they are there."""
         copies: dict[str, list[StagedCopy]] = {}
         for member in members:
-            listed = self._works.cache.objects_at(BY_BINDING, member.key)
-            works = {cluster_of(each): each for each in listed}
             about, revisions = template_of(member.binding), member.revisions
             # A policy of the whole hub brings objects of many: whose it is tells whom to ask.
             named = about.name if namespace_of(run) else about.key
@@ -672,7 +671,7 @@ class PolicyRollouts(Reconciler):
                     revision=revision,
                     latest=revisions.latest,
                     stable=revisions.stable,
-                    problem=problem_of(works.get(target.name), revision),
+                    find_problem=cache(partial(self._problem_on, target.name, member, revision)),
                 )
                 copies.setdefault(target.name, []).append(copy)
         now, known = self._clock.now(), self._members.members()
@@ -690,6 +689,13 @@ class PolicyRollouts(Reconciler):
             if uid_of(run) and controller_uid_of(each) == uid_of(run)
         }
         return RunView(snapshot=name_of(run), targets=targets, approvals=approvals)
+
+    def _problem_on(self, cluster: str, member: _Member, revision: str) -> str:
+        about = template_of(member.binding)
+        name = stamps.work_name(about.kind, about.namespace, about.name)
+        work = self._works.cache.find(key_of(execution_namespace(cluster), name))
+        is_ours = work is not None and binding_key_of(work) == member.key
+        return problem_of(work if is_ours else None, revision)
 
     # -- what is said, and what is cleared away ----------------------------------------------------
 

@@ -1,6 +1,6 @@
 """What is a new state of a template, which one a cluster gets, and whether it is well with it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -118,7 +118,14 @@ class StagedCopy:
     revision: str
     latest: str
     stable: str
-    problem: str = ""
+    find_problem: Callable[[], str]
+    """Says why it is not well there. Its Work is read for that, so only who needs it asks: a run of
+    a thousand clusters looks at those of the stage that it is at."""
+
+    @property
+    def problem(self) -> str:
+        """Why it is not well there; empty when it is."""
+        return self.find_problem()
 
 
 @dataclass(frozen=True, slots=True)
