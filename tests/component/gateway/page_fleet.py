@@ -7,7 +7,7 @@ from tests.component.gateway.fleet_site import Site
 from clusterspace.aio.clocks import SystemClock
 from clusterspace.apis.clusters import CLUSTERS
 from clusterspace.apis.migrations import ITEMS, MIGRATIONS, NAME_LABEL
-from clusterspace.apis.staged_updates import CLUSTER_RUNS
+from clusterspace.apis.staged_updates import CLUSTER_RUNS, NAMESPACED_RUNS
 from clusterspace.client.requests import ResourcePath
 from clusterspace.fleet.membership import manifests
 from clusterspace.kube.objects import Object
@@ -21,6 +21,7 @@ DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
 PODS = GroupVersionResource("", "v1", "pods")
 EVENTS = GroupVersionResource("", "v1", "events")
 RUN = ResourcePath(CLUSTER_RUNS.runs, name="rollout")
+NAMESPACED_RUN = ResourcePath(NAMESPACED_RUNS.runs, "shop", "of-a-policy")
 MIGRATION = ResourcePath(MIGRATIONS, name="west-1")
 LONG_AGO = format_time(SystemClock().now() - 754)
 
@@ -213,3 +214,8 @@ async def furnish_moves(site: Site, said: str) -> None:
         {**made, "kind": "ClusterStagedUpdateRun", "metadata": {"name": "rollout"}},
     )
     await set_status(site, RUN, _run_status())
+    named = {"name": "of-a-policy", "namespace": "shop"}
+    await hub.create(
+        NAMESPACED_RUN.collection, {**made, "kind": "StagedUpdateRun", "metadata": named}
+    )
+    await set_status(site, NAMESPACED_RUN, _run_status())

@@ -90,6 +90,14 @@ async def test_a_staged_run_says_how_far_it_is_and_whom_it_waits_for(root: Visit
     )
 
 
+async def test_runs_in_namespaces_are_shown_with_theirs(root: Visitor):
+    await root.until_reads("shop/of-a-policy", "section[aria-labelledby=runs]")
+    shown = await root.text("section[aria-labelledby=runs]")
+
+    assert shown.count("canary: 1 of 2 clusters") == 2
+    assert "clusterstagedupdateruns,stagedupdateruns -A" in await root.text()
+
+
 async def test_who_may_not_see_migrations_is_told_so(site: Site, browser: Browser):
     async with visitor(browser, site) as jane:
         await jane.log_in(JANE, "#/moves")

@@ -12,6 +12,7 @@ import { plainTable } from "./table.js";
 const MIGRATIONS = `${HUB}/apis/migration.clusterspace.io/v1alpha1/migrations`;
 const ITEMS = `${HUB}/apis/migration.clusterspace.io/v1alpha1/migrationitems`;
 const RUNS = `${HUB}/apis/placement.kubernetes-fleet.io/v1beta1/clusterstagedupdateruns`;
+const NAMESPACED_RUNS = `${HUB}/apis/placement.kubernetes-fleet.io/v1beta1/stagedupdateruns`;
 const CLUSTERS = `${HUB}/apis/cluster.karmada.io/v1alpha1/clusters`;
 const BINDINGS = `${HUB}/apis/work.karmada.io/v1alpha2/resourcebindings`;
 const NAME = "migration.clusterspace.io/name";
@@ -43,6 +44,13 @@ export function stagesOf(run) {
   });
 }
 
+/** A run as it is shown: what is in a namespace, and a policy's run is, says so. @param {any} run */
+export function runRow(run) {
+  const { metadata, spec = {} } = run;
+  const prefix = metadata.namespace ? `${metadata.namespace}/` : "";
+  return { name: `${prefix}${metadata.name}`, placement: spec.placementName || "", state: spec.state || "", stages: stagesOf(run), created: metadata.creationTimestamp };
+}
+
 /** Clusters that are drained, and what is there yet. */
 export function drainsOf(clusters, bindings) {
   const drained = clusters.map((each) => ({ name: each.metadata.name, taint: (each.spec.taints || []).find((taint) => taint.key === DRAIN) })).filter((each) => each.taint);
@@ -54,6 +62,7 @@ export function drainsOf(clusters, bindings) {
 export function movesScreen(signal) {
   const migrations = createStore(new Map());
   const runs = createStore(new Map());
+  const namespacedRuns = createStore(new Map());
   const clusters = createStore(new Map());
   const bindings = createStore(new Map());
   const feeds = [
@@ -61,6 +70,8 @@ export function movesScreen(signal) {
     [BINDINGS, bindings, summarize, feedNotice(S.what.bindings)],
     [CLUSTERS, clusters, slim, feedNotice(S.what.clusters)],
     [RUNS, runs, (each) => each, feedNotice(S.what.runs)],
+    // The last one: of the six connections that a browser has to a server, one is left for questions.
+    [NAMESPACED_RUNS, namespacedRuns, (each) => each, feedNotice(S.what.namespacedRuns)],
   ];
   const isLive = (at) => feeds[at][3].is === "live";
   const places = { migrations: h("div"), moves: h("div"), drains: h("div"), runs: h("div") };
@@ -94,9 +105,10 @@ export function movesScreen(signal) {
     part("drains", [drained, isLive(2) && isLive(1)], () =>
       drained.length ? plainTable(S.moves.drains, S.moves.drainColumns, drained.map((each) => ({ cells: [h("strong", {}, each.name), isLive(1) ? String(each.left) : S.clusters.unknown, isLive(1) ? String(each.leaving) : S.clusters.unknown, each.since ? age(each.since, now) : ""] })), ["", "num", "num", "num"]) : isLive(2) ? empty(S.moves.noDrains, "clusterspace drain NAME") : null,
     );
-    const staged = [...runs.get().values()].map((each) => ({ name: each.metadata.name, placement: each.spec?.placementName || "", state: each.spec?.state || "", stages: stagesOf(each), created: each.metadata.creationTimestamp })).sort((one, other) => (one.created < other.created ? 1 : -1));
-    part("runs", [staged, isLive(3)], () =>
-      staged.length ? plainTable(S.moves.runs, S.moves.runColumns, staged.map((each) => ({ cells: [h("strong", {}, each.name), each.placement, each.state, each.stages.map((stage) => h("p", { class: "stage" }, badge(stage.is, S.moves.stage(stage)), stage.waiting.map((name) => h("span", {}, ` ${S.moves.waits} `, h("code", {}, name))), stage.why ? ` ${stage.why}` : null))] })), ["", "", "", "wrap"]) : isLive(3) ? empty(S.moves.noRuns) : null,
+    const areAllRuns = isLive(3) && isLive(4);
+    const staged = [...runs.get().values(), ...namespacedRuns.get().values()].map(runRow).sort((one, other) => (one.created < other.created ? 1 : -1));
+    part("runs", [staged, areAllRuns], () =>
+      staged.length ? plainTable(S.moves.runs, S.moves.runColumns, staged.map((each) => ({ cells: [h("strong", {}, each.name), each.placement, each.state, each.stages.map((stage) => h("p", { class: "stage" }, badge(stage.is, S.moves.stage(stage)), stage.waiting.map((name) => h("span", {}, ` ${S.moves.waits} `, h("code", {}, name))), stage.why ? ` ${stage.why}` : null))] })), ["", "", "", "wrap"]) : areAllRuns ? empty(S.moves.noRuns) : null,
     );
   }
 
@@ -143,7 +155,7 @@ export function movesScreen(signal) {
   }
   const clock = setInterval(draw, 10_000);
   signal.addEventListener("abort", () => clearInterval(clock), { once: true });
-  const panel = (name, notice) => section(S.moves[name], name, notice.node, places[name]);
+  const panel = (name, ...notices) => section(S.moves[name], name, ...notices.map((each) => each.node), places[name]);
   return h(
     "div",
     { class: "screen" },
@@ -152,7 +164,7 @@ export function movesScreen(signal) {
     items,
     panel("moves", feeds[1][3]),
     panel("drains", feeds[2][3]),
-    panel("runs", feeds[3][3]),
-    command("clusterspace migrate status", "kubectl --context hub get migrations,clusterstagedupdateruns", "kubectl --context hub get resourcebindings -A -o custom-columns=NAME:.metadata.name,LEAVES:.spec.gracefulEvictionTasks[*].fromCluster"),
+    panel("runs", feeds[3][3], feeds[4][3]),
+    command("clusterspace migrate status", "kubectl --context hub get migrations,clusterstagedupdateruns,stagedupdateruns -A", "kubectl --context hub get resourcebindings -A -o custom-columns=NAME:.metadata.name,LEAVES:.spec.gracefulEvictionTasks[*].fromCluster"),
   );
 }

@@ -65,6 +65,7 @@ export const S = {
     log: "the log",
     migrations: "migrations",
     runs: "staged runs",
+    namespacedRuns: "staged runs in namespaces",
     simulation: "what would happen",
   },
 
