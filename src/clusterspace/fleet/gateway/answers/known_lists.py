@@ -86,7 +86,8 @@ _MEMBERS_AT_ONCE: Final = 32
 _FEW: Final = 8
 """Of a list in order, that part of which is sooner sorted than found in the order of all."""
 _WHERE: Final = ("continue", "resourceVersion", "resourceVersionMatch")
-_NULL: Final = msgspec.Raw(b"null")
+_NOTHING: Final = msgspec.Raw(b"")
+"""Stands for what is not there: no text of a member's is like it."""
 _NEVER_KEPT: Final = frozenset({("", "secrets")})
 
 MakeRequest = Callable[[Link], ApiRequest]
@@ -459,12 +460,12 @@ def _elements(listed: ClusterList, subject: Subject) -> Iterator[tuple[msgspec.R
     if listed.is_table:
         shown = beside_editor(listed.naming, subject)
         for row in listed.rows:
-            beside = _NULL if row.beside is msgspec.UNSET else row.beside
+            beside = _NOTHING if row.beside is msgspec.UNSET else row.beside
             yield _read_beside(beside).metadata, shown(beside)
         return
     rename = renamer(listed.naming, subject)
     for item in listed.items:
-        yield item.get("metadata", _NULL), rename(item)
+        yield item.get("metadata", _NOTHING), rename(item)
 
 
 class _ConditionalList:
@@ -506,12 +507,12 @@ class _ConditionalList:
         if not isinstance(named, NamedStates):
             return named
         naming = self._key.naming
-        answered = self._cache.clock.monotonic() - started
+        # Without what follows, most of which is done once for each state.
+        seconds = self._cache.clock.monotonic() - started
         if named.is_protobuf:
-            self._cache.note_protobuf(naming.cluster, pays=self._history.pays(answered))
+            self._cache.note_protobuf(naming.cluster, pays=self._history.pays(seconds))
         elif takes_protobuf:
             self._cache.refuse_protobuf(naming.cluster)
-        seconds = self._cache.clock.monotonic() - started
         texts = await self._texts(named, request)
         missing = [at for at, text in enumerate(texts) if text is None]
         if len(missing) <= _MOST_FETCHED:
@@ -595,7 +596,6 @@ class _ConditionalList:
         texts = self._cache.texts(self._key, version, list(map(digest_of, named.states)))
         missing = [at for at, text in enumerate(texts) if text is None]
         if missing and (named.is_protobuf or self._question.is_table):
-            # Once for each state: not what the next question will take.
             await self._compare(named, texts, missing)
         return texts
 
