@@ -51,6 +51,7 @@ from clusterspace.fleet.gateway.fanout import FleetLimits, exchange
 from clusterspace.fleet.gateway.merge import versions
 from clusterspace.fleet.membership import manifests
 from clusterspace.kube.objects import uid_of
+from clusterspace.kube.protobuf.bodies import decode
 from clusterspace.roots.fleet import RunningFleet, running_fleet
 from clusterspace.roots.settings import FleetSettings
 from clusterspace.testing import stage
@@ -176,13 +177,13 @@ class _ObjectMetadata(_ListMetadata):
 
 class _Listed(msgspec.Struct):
     metadata: _ListMetadata
-    items: list["_Object"] = []
+    items: list["_Object"] | None = None
     rows: list["_Row"] = []
 
     @property
     def named(self) -> list[_ObjectMetadata]:
         """Whatever the list names, as objects or as rows of a Table."""
-        return [each.metadata for each in (*self.items, *(row.object for row in self.rows))]
+        return [each.metadata for each in (*(self.items or ()), *(row.object for row in self.rows))]
 
 
 class _Object(msgspec.Struct):
@@ -280,9 +281,13 @@ class ListedFleet:
             # What is asked for by name is none of the lists: they have named it before.
             if request.path != PATH or not user or "fieldSelector" in request.query:
                 return
+            if request.query.get("includeObject") == "None":
+                return  # cells alone: what they are of is named beside, and of the same version
             version, objects = 0, frozenset[tuple[str, str]]()
             if body and status == 200:
-                listed = msgspec.json.decode(body, type=_Listed)
+                is_protobuf = body.startswith(b"k8s\0")
+                read: Any = decode(body) if is_protobuf else msgspec.json.decode(body)
+                listed = msgspec.convert(read, _Listed)
                 version = int(listed.metadata.resourceVersion)
                 objects = frozenset((each.name, each.resourceVersion) for each in listed.named)
             self.heard.append(

@@ -9,6 +9,7 @@ scheduler; a failure prints it.
 """
 
 import asyncio
+import itertools
 import os
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -59,6 +60,9 @@ def _whatever_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(object_cache, "_WORTHWHILE", float("inf"))
     monkeypatch.setattr(object_cache, "_LEAST_BYTES", 0)
     monkeypatch.setattr(object_cache, "_MOST_SKIPPED", 1)
+    # In both forms, one after the other: our own hubs would soon be asked for JSON alone.
+    forms = itertools.cycle((True, False))
+    monkeypatch.setattr(ObjectCache, "takes_protobuf", lambda *_: next(forms))
     # ConfigMaps are not written to disk otherwise; what is, is to be put to the test.
     monkeypatch.setattr(warm_files, "_NEVER_WRITTEN", frozenset[tuple[str, str]]())
     # A right that is taken away counts at once for who would join a watch.
