@@ -245,6 +245,88 @@ async def test_an_owner_of_a_kind_nobody_serves_keeps_its_dependents(
     await stay_as_they_are(hub, {"kept", "kept-too"})
 
 
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+WIDGETS = "/apis/shop.example.com/v1/namespaces/default/widgets"
+
+
+async def define_widgets(hub: HubClient) -> None:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.shop.example.com"},
+        "spec": {
+            "group": "shop.example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [{**version, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+    await hub.do("POST", DEFINITIONS, definition)
+
+    async def is_served() -> bool:
+        return (await hub.ask("GET", WIDGETS)).status == 200
+
+    await until(is_served)
+
+
+async def create_widget(hub: HubClient, name: str) -> Object:
+    widget = {"apiVersion": "shop.example.com/v1", "kind": "Widget", "metadata": {"name": name}}
+    return await hub.do("POST", WIDGETS, widget)
+
+
+async def undefine_widgets(hub: HubClient) -> None:
+    """Delete the definition with all its objects, and wait until the hub knows no such kind."""
+    await hub.do("DELETE", f"{DEFINITIONS}/widgets.shop.example.com")
+
+    async def is_unknown() -> bool:
+        return (await hub.ask("GET", WIDGETS)).status == 404
+
+    await until(is_unknown)
+
+
+async def test_what_is_owned_goes_when_its_owner_goes_together_with_its_kind(
+    hub: HubClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Long enough that the collector looks when the kind is not served any more.
+    monkeypatch.setattr(housekeeping, "SETTLE_SECONDS", 0.4)
+    await define_widgets(hub)
+    owner, deleted_before = await create_widget(hub, "owner"), await create_widget(hub, "before")
+    child = await create(hub, "child", owner_of(owner))
+    await create(hub, "grandchild", owner_of(child))
+    await create(hub, "changed-meanwhile", owner_of(deleted_before))
+
+    await hub.do("DELETE", f"{WIDGETS}/before")
+    change = {"metadata": {"labels": {"changed": "meanwhile"}}}
+    await hub.do("PATCH", f"{SECRETS}/changed-meanwhile", change, content_type=MERGE_PATCH)
+    await undefine_widgets(hub)
+
+    await wait_for_names(hub, set())
+
+
+async def test_only_an_owner_that_was_seen_to_go_is_gone_with_its_kind(
+    hub: HubClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(housekeeping, "SETTLE_SECONDS", 0.4)
+    await define_widgets(hub)
+    owner = await create_widget(hub, "owner")
+    await create(hub, "child", owner_of(owner))
+    await create(hub, "of-another-kind", owner_of(owner, kind="Gadget"))
+    await create(hub, "of-another-group", owner_of(owner, apiVersion="example.com/v1"))
+    path = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": []}
+    metadata = {"name": "of-all", "ownerReferences": [owner_of(owner)]}
+    await hub.do("POST", path, {**role, "metadata": metadata})
+
+    await undefine_widgets(hub)
+
+    left = {"of-another-kind", "of-another-group"}
+    await wait_for_names(hub, left)
+    await stay_as_they_are(hub, left)
+    assert (await hub.ask("GET", f"{path}/of-all")).status == 200
+
+
 async def test_an_owner_in_another_namespace_is_no_owner(hub: HubClient) -> None:
     """A namespaced owner is looked for beside its dependent, and nowhere else."""
     path = "/api/v1/namespaces/kube-system/secrets"

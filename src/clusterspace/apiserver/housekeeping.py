@@ -1,7 +1,8 @@
 """What happens later, on the hub's own account: namespaces end, garbage goes, events expire.
 
 Nothing here deletes because a list was empty or a kind unknown: every deletion follows a live
-read of the very object, and names the revision it read.
+read of the very object, and names the revision it read. An owner is gone by a live read, too, or,
+where its kind went with it, by the event of its own deletion.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 import msgspec
 import structlog
@@ -257,6 +258,8 @@ class _Owner(msgspec.Struct):
 
 
 class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str | None = None
     uid: str = ""
     ownerReferences: list[_Owner] | None = None  # noqa: N815 - Kubernetes' own spelling
     finalizers: list[str] | None = None
@@ -265,9 +268,20 @@ class _Metadata(msgspec.Struct):
 
 class _Traits(msgspec.Struct):
     metadata: _Metadata
+    apiVersion: str = ""  # noqa: N815 - Kubernetes' own spelling
+    kind: str = ""
 
 
 _traits: Final = msgspec.json.Decoder(_Traits)
+
+
+class _Gone(NamedTuple):
+    """Which object it was whose deletion was seen."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
 
 
 # A Deployment d with its ReplicaSet r and a pod p of that, d deleted in the foreground. Two tasks
@@ -282,15 +296,16 @@ _traits: Final = msgspec.json.Decoder(_Traits)
 #     r is gone        r is forgotten    d: released
 #
 # Every step follows from what is stored, so a hub that is killed anywhere in between finds the
-# rest: at its start everything that has owners, or waits, is looked at once. The index may be
-# behind the store, never ahead of it. What it lacks comes by an event, and what it has too much is
-# found to be otherwise by the live reads.
+# rest (but see `_gone`): at its start everything that has owners, or waits, is looked at once. The
+# index may be behind the store, never ahead of it. What it lacks comes by an event, and what it has
+# too much is found to be otherwise by the live reads.
 class GarbageCollector:
     """Follows every object and deletes dependents whose owners are gone.
 
     The index says which objects *might* be concerned; it never decides. Before anything is deleted
     the object and each of its owners are read from the store, an owner of a kind we do not serve
-    counts as present, and the delete names the UID and version that were read.
+    counts as present unless it was seen to go, and the delete names the UID and version that were
+    read.
     """
 
     def __init__(self, hub: HubState) -> None:
@@ -301,6 +316,12 @@ class GarbageCollector:
         """Key to the owner UIDs it names: what to take out of the index when it changes."""
         self._waiting: dict[str, str] = {}
         """UID to key of objects that wait for their dependents."""
+        self._gone: dict[str, _Gone] = {}
+        """By UID, the owners that were seen to go and are still named by others.
+
+        A definition is deleted together with its objects, and is gone, like the kind, before we
+        look at what they owned. A hub that ends in that moment leaves the dependents: the next one
+        knows neither the kind nor the owner, and keeps what it cannot judge."""
         self._to_check: set[str] = set()
         """Keys to look at, each once however often it was named since the last look."""
         self._wake = asyncio.Event()
@@ -334,8 +355,16 @@ class GarbageCollector:
                     self._forget(event.key)
                     if event.previous is None:
                         continue
-                    gone = _traits.decode(event.previous.value).metadata
-                    self._check(self._dependents.get(gone.uid, ()))
+                    traits = _traits.decode(event.previous.value)
+                    gone = traits.metadata
+                    if gone.uid in self._dependents:
+                        self._gone[gone.uid] = _Gone(
+                            traits.apiVersion.rpartition("/")[0],
+                            traits.kind,
+                            gone.namespace or "",
+                            gone.name,
+                        )
+                        self._check(self._dependents[gone.uid])
                     # An owner that waits for this one in the foreground can be looked at again.
                     self._waiting.pop(gone.uid, None)
                     owners = (each.uid for each in gone.ownerReferences or ())
@@ -383,6 +412,8 @@ class GarbageCollector:
             # hub stops is not lost either, for the next one looks at everything that has owners.
             self._wake.clear()
             keys, self._to_check = self._to_check, set()
+            # Here and not where dependents are forgotten: a change forgets one and notes it again.
+            self._gone = {uid: it for uid, it in self._gone.items() if uid in self._dependents}
             for key in sorted(keys):
                 try:
                     await self.collect(key)
@@ -457,13 +488,22 @@ class GarbageCollector:
         `read` has the owners that other references of the same object named.
         """
         group = parse_api_version(str(reference.get("apiVersion"))).group
-        served = self._hub.catalog.find_kind(group, str(reference.get("kind")))
-        if served is None:
-            return "present"  # not ours to judge: a kind nobody serves is not an owner that is gone
+        kind, name = str(reference.get("kind")), str(reference.get("name"))
+        served = self._hub.catalog.find_kind(group, kind)
         namespace = str(metadata_of(dependent).get("namespace") or "")
+        if served is None:
+            # Not ours to judge: a kind nobody serves is not an owner that is gone. But one that was
+            # seen to go does not come back, for no UID is given out twice.
+            seen = self._gone.get(str(reference.get("uid")))
+            is_gone = (
+                seen is not None
+                and (seen.group, seen.kind, seen.name) == (group, kind, name)
+                and seen.namespace in ("", namespace)
+            )
+            return "gone" if is_gone else "present"
         if served.info.namespaced and not namespace:
             return "present"
-        key = served.key(namespace, str(reference.get("name")))
+        key = served.key(namespace, name)
         if key not in read:
             entry = await self._hub.store.get(key)
             read[key] = None if entry is None else _traits.decode(entry.value).metadata
