@@ -20,6 +20,7 @@ from clusterspace.apis.works import manifests_of
 from clusterspace.client.requests import ResourcePath, resource_path_of
 from clusterspace.client.resources import DeleteOptions, PatchType, WriteOptions
 from clusterspace.controllers.commit import commit
+from clusterspace.errors import NotServed
 from clusterspace.fleet.execution.controller import MemberExecution
 from clusterspace.kube.objects import (
     Object,
@@ -32,6 +33,7 @@ from clusterspace.kube.objects import (
     with_metadata,
     with_value,
 )
+from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.testing.builders import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -438,6 +440,62 @@ async def test_a_kind_the_member_does_not_know_is_told(site: Site) -> None:
     condition = await site.applied(name_of(work), "False")
 
     assert "does not serve example.com/v1, Kind=Gadget" in condition["message"]
+
+
+DEFINITIONS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+WIDGETS = GroupVersionResource("example.com", "v1", "widgets")
+
+
+async def define_widgets(site: Site) -> None:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True}
+    definition: Object = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [{**version, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+    await site.member.create(ResourcePath(DEFINITIONS), definition)
+
+
+async def undefine_widgets(site: Site) -> None:
+    path = ResourcePath(DEFINITIONS, name="widgets.example.com")
+    await site.member.delete(path, DeleteOptions(uid_of(await site.member.get(path))))
+
+    async def is_unknown() -> bool:
+        try:
+            await site.member.find(ResourcePath(WIDGETS, "default", "any"))
+        except NotServed:
+            return True
+        return False
+
+    await until(is_unknown)
+
+
+@pytest.mark.parametrize("ending", [{}, {"preserveResourcesOnDeletion": True}])
+async def test_a_work_can_go_whose_kind_the_member_has_given_up(site: Site, ending: Object) -> None:
+    widget: Object = {
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "metadata": {"name": new_name(), "namespace": "default"},
+    }
+    await define_widgets(site)
+    work = await site.order(work_of(widget, **ending))
+    await site.applied(name_of(work))
+    # Nothing is applied any more: that would tell the executor of the kind's end.
+    before = await site.work(name_of(work))
+    suspended = with_value(before, True, "spec", "suspendDispatching")
+    await commit(site.hub, site.work_path(name_of(work)), before, suspended)
+
+    await undefine_widgets(site)
+    await site.delete_work(name_of(work))
+
+    await site.gone(name_of(work))
 
 
 async def test_a_manifest_without_a_name_is_told_of_and_its_work_can_go(site: Site) -> None:

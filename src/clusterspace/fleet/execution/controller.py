@@ -343,7 +343,12 @@ class MemberExecution(WorkQueue):
                     if exclusiveness_of_work(work) and self._may_be_carried_out(error):
                         self._in_doubt[request] = self._clock.monotonic()
                     raise
-        except (ApiError, ClusterError):
+        except (ApiError, ClusterError) as error:
+            if isinstance(error, NotServed):
+                # A kind that we know has gone from the member. The next attempt asks what is served
+                # before it looks for the object again, and a Work on its way out need not wait for
+                # one that went with its kind.
+                self._informers.forget_resources()
             self._failed.add(request)
             raise
         self._failed.discard(request)
