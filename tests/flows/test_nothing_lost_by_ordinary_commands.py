@@ -1,16 +1,19 @@
 """Deleting a namespace, unjoining, deleting many objects: what people have on members is theirs."""
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from clusterspace.apis.policies import PROPAGATION_POLICIES
 from clusterspace.client.requests import ResourcePath
+from clusterspace.errors import NotServed
 from clusterspace.fleet.execution.prune import DeletionLimits, is_paused
 from clusterspace.fleet.execution.takeover import is_managed
-from clusterspace.kube.objects import Object, name_of, uid_of, with_value
+from clusterspace.kube.objects import Object, name_of, uid_of, with_metadata, with_value
+from clusterspace.kube.resources import GroupVersionResource
 from clusterspace.roots.membership import UnjoinRequest, unjoin_cluster
 from clusterspace.testing.builders import CONFIG_MAPS, NAMESPACES, config_map, namespace
 from clusterspace.testing.settled import settled
@@ -162,3 +165,76 @@ async def test_a_deletion_budget_that_is_off_never_waits(tmp_path: Path) -> None
 
         await until_equal(lambda: ours_in(west), set[str]())
         assert not is_paused(await fleet.cluster("west"))
+
+
+# -- a kind that goes from the hub takes its templates along ---------------------------------------
+
+DEFINITIONS = ResourcePath(
+    GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+)
+WIDGETS = ResourcePath(GroupVersionResource("example.com", "v1", "widgets"), "shop")
+
+
+async def define_widgets(*sides: Side) -> None:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True}
+    definition: Object = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [{**version, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+    for side in sides:
+        await side.client.create(DEFINITIONS, definition)
+        await until(partial(_has_widgets, side))
+
+
+async def _has_widgets(side: Side) -> bool:
+    with suppress(NotServed):
+        await side.client.list_objects(WIDGETS)
+        return True
+    return False
+
+
+async def place_widgets(fleet: Fleet, west: Side, names: frozenset[str]) -> None:
+    await define_widgets(fleet.hub, west)
+    widget = {"apiVersion": "example.com/v1", "kind": "Widget"}
+    for name in sorted(names):
+        metadata = {"name": name, "namespace": "shop"}
+        await fleet.hub.client.create(WIDGETS, {**widget, "metadata": metadata})
+    placing = with_metadata(policy("west"), name="widgets")
+    placing = with_value(placing, [widget], "spec", "resourceSelectors")
+    await fleet.hub.client.create(POLICIES, placing)
+    await until_equal(lambda: widgets_in(west), set(names))
+
+
+async def widgets_in(member: Side) -> set[str]:
+    found = await member.client.list_objects(WIDGETS)
+    return {name_of(each) for each in found if is_managed(each)}
+
+
+async def test_a_template_that_goes_with_its_kind_goes_from_members(tmp_path: Path) -> None:
+    async with shop(tmp_path) as (fleet, west):
+        await place_widgets(fleet, west, frozenset({"web"}))
+
+        await delete(fleet.hub.client, DEFINITIONS.named("widgets.example.com"))
+
+        await until_equal(lambda: widgets_in(west), set[str]())
+
+
+async def test_many_templates_that_go_with_their_kind_wait_for_a_person(tmp_path: Path) -> None:
+    async with shop(tmp_path) as (fleet, west):
+        await place_widgets(fleet, west, FOURTEEN)
+
+        await delete(fleet.hub.client, DEFINITIONS.named("widgets.example.com"))
+
+        async def paused() -> bool:
+            return is_paused(await fleet.cluster("west"))
+
+        await until(paused)
+        assert await widgets_in(west) == FOURTEEN
