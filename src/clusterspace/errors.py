@@ -60,6 +60,7 @@
     ├── LeadershipLost               somebody else leads now, or may
     ├── Terminal                     a reconcile that retrying cannot help
     ├── OverrideFailed               an override that cannot be made in this object, and why
+    ├── SnapshotAltered              a snapshot that does not say any more what was stored in it
     ├── StaysHome                    an object that does not leave the hub, or not this way
     ├── TaskFailed                   a task that must never end has ended
     ├── ComponentFailed              a component of a local fleet that does not start

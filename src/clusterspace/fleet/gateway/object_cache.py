@@ -124,9 +124,14 @@ class ListHistory:
     """How many times it is asked for whole before metadata is tried again."""
     pause: int = 0
 
+    @property
+    def is_short(self) -> bool:
+        """Whether it was so short that it is asked for as it is."""
+        return self.size < _LEAST_BYTES
+
     def tries_metadata(self) -> bool:
         """Whether to ask for metadata first, this time."""
-        if self.size < _LEAST_BYTES:
+        if self.is_short:
             return False
         self.skips -= self.skips > 0
         return not self.skips

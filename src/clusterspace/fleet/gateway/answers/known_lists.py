@@ -305,7 +305,8 @@ async def ask_for_list(
     history = cache.history(link.cluster, context.path, [*query, form] if form[1] else query)
     # What is looked into here is kept from the first time on: else all of it would be in memory at
     # once, and be read again for the next field.
-    if not history.is_repeated and context.field_filter is None:
+    is_kept = history.is_repeated and not (question.is_table and history.is_short)
+    if not is_kept and context.field_filter is None:
         started = cache.clock.monotonic()
         reply = await fanout.ask_for_list(context, link, make_request, token=token)
         history.note_whole(cache.clock.monotonic() - started, len(reply.body))
