@@ -265,6 +265,12 @@ async def test_a_join_that_fails_half_way_takes_back_what_it_made(fleet: Fleet, 
     assert "it failed: taking back what this join has made" in fleet.messages
 
     await until(lambda: _is_clean(west))
+
+    async def is_held_by_others_alone() -> bool:
+        namespace = await fleet.hub.client.get(place)
+        return not find_at(namespace, "spec", "finalizers")
+
+    await until(is_held_by_others_alone)  # the hub is done with it, and has time for us
     assert await fleet.hub.everything_of_ours() <= {
         "namespaces/karmada-es-west",
         "namespaces/karmada-cluster",

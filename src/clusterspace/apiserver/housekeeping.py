@@ -109,6 +109,10 @@ class NamespaceController:
                     if not await self._marked():
                         async for _events in watch:
                             break
+                        continue
+                # One that is ended here and held by somebody's finalizer stays marked: it is looked
+                # at now and then, and never without a pause, in which others have their turn.
+                await hub.clock.sleep(NAMESPACE_RETRY_SECONDS)
             except StoreClosed:
                 raise
             except (Conflict, StoreError) as error:
